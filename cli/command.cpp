@@ -45,6 +45,32 @@ int output_width(bool interactive) {
 
 }  // namespace
 
+void complain_unread(const std::string& target, const Diagnosis& diagnosis) {
+  const auto files = static_cast<std::size_t>(std::count_if(diagnosis.notes.begin(), diagnosis.notes.end(),
+                                                            [](const RunNote& note) { return note.is_unread(); }));
+  if (diagnosis.unread.size() <= files) return;
+  const UnreadPart& first = diagnosis.unread.front();
+  const std::size_t others = diagnosis.unread.size() - files - 1;
+  complain(fmt::format("{}: {} could not be read: {}{}", target, first.name, first.text,
+                       others > 0 ? fmt::format("; and {} more", others) : ""));
+}
+
+int code_of(const Diagnosis& diagnosis) {
+  switch (diagnosis.verdict()) {
+    case Verdict::fault:
+      return kFound;
+    case Verdict::damaged:
+      return kBadInput;
+    case Verdict::nothing_to_judge:
+      return kNotJudged;
+    case Verdict::no_fault_found:
+      return diagnosis.completeness.interrupted ? kNotJudged : kClean;
+    case Verdict::clean:
+      break;
+  }
+  return kClean;
+}
+
 CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed) {
   return app.add_option("--format", format, fmt::format("Output format: {}", fmt::join(allowed, ", ")))
       ->type_name("NAME")

@@ -6,6 +6,7 @@
 
 #include "cli/interrupt.h"
 #include "core/result.h"
+#include "instrument/diagnosis/diagnosis.h"
 #include "scenarios/report/text.h"
 
 /// The commands. Each file parses its command's options, calls the libraries and prints their results.
@@ -15,7 +16,15 @@ namespace nanscope::cli {
 inline constexpr int kClean = 0;         ///< clean, or as expected
 inline constexpr int kFound = 1;         ///< a fault, or a missed expectation
 inline constexpr int kBadInput = 2;      ///< bad usage or bad input
+inline constexpr int kNotJudged = 3;     ///< nothing to judge, or less than --min-coverage
 inline constexpr int kReaderGone = 141;  ///< the reader of standard output closed it, as head(1) does
+
+/// The exit code of a diagnosis.
+int code_of(const Diagnosis& diagnosis);
+
+/// Prints elements that could not be read as one line on standard error. Files that could not be read have their own
+/// lines.
+void complain_unread(const std::string& target, const Diagnosis& diagnosis);
 
 /// Runs the chosen command and returns the exit code. The parser sets it.
 using Action = std::function<int(Interrupt&)>;

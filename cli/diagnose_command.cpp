@@ -39,6 +39,7 @@ struct DiagnoseArguments {
   bool follow_links = false;
   std::vector<std::string> fail_on;
   std::string baseline;
+  double min_coverage = 0;
   std::string format = "text";
   RunLimits limits = kReplayLimits;
 
@@ -89,6 +90,7 @@ class DiagnoseRun {
   report::Diagnosed examine(const std::string& target) {
     report::Diagnosed one;
     one.target = target;
+    one.min_coverage = arguments_.min_coverage;
     const auto opened =
         open_target(target, interrupt_, arguments_.progress, arguments_.limits, arguments_.follow_links);
     const auto analysis = opened ? analyse_target(**opened, interrupt_, !arguments_.no_recompute, arguments_.progress)
@@ -98,6 +100,7 @@ class DiagnoseRun {
       return one;
     }
     one.diagnosis = analysis->diagnosis;
+    complain_unread(target, *one.diagnosis);
     accept(one);
     if (!arguments_.document()) print_text(*analysis, one);
     if (arguments_.counterfactuals) change_settings(**opened, *analysis, one);
@@ -181,10 +184,13 @@ class DiagnoseRun {
   }
 
   int exit_code() const {
-    const bool unread =
-        std::any_of(all_.begin(), all_.end(), [](const report::Diagnosed& one) { return !one.diagnosis; });
-    if (unread || unchanged_) return kBadInput;
-    return std::any_of(all_.begin(), all_.end(), report::failed) ? kFound : kClean;
+    const auto any = [&](report::TargetOutcome outcome) {
+      return std::any_of(all_.begin(), all_.end(),
+                         [&](const report::Diagnosed& one) { return report::outcome_of(one) == outcome; });
+    };
+    if (unchanged_ || any(report::TargetOutcome::unreadable)) return kBadInput;
+    if (any(report::TargetOutcome::fault)) return kFound;
+    return any(report::TargetOutcome::not_judged) ? kNotJudged : kClean;
   }
 
   const DiagnoseArguments& arguments_;
@@ -227,6 +233,12 @@ void add_diagnose_command(CLI::App& app, Action& action) {
                    "Accept the faults of an earlier diagnosis, a file from --format json. Faults match by class and by "
                    "place in the model: layer, op, and the tensor's name without folders")
       ->type_name("FILE");
+  command
+      ->add_option(
+          "--min-coverage", arguments->min_coverage,
+          "The least share of outputs that has to be judged, 0 to 1 (default: 0); with less, the exit code is 3")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 1.0));
   command->add_flag("--no-recompute", arguments->no_recompute,
                     "Do not recompute ops from their inputs: faster, but wrong finite results stay undetected");
   command->add_flag("--counterfactuals", arguments->counterfactuals,
@@ -248,8 +260,10 @@ void add_diagnose_command(CLI::App& app, Action& action) {
       "  nanscope diagnose dump/ --fail-on f16-overflow,wrong-result --format sarif > nanscope.sarif\n"
       "  nanscope diagnose dump/ --format json > known.json; nanscope diagnose later/ --baseline known.json\n"
       "\n"
-      "Exit codes: 0 clean, or only accepted faults; 1 a fault, or an interrupted recording; 2 bad usage, or an "
-      "unreadable target; 130 interrupted.");
+      "Exit codes: 0 clean, no fault found, or only accepted faults; 1 a fault; 2 bad usage, or a target that could "
+      "not "
+      "be read as a whole; 3 nothing to judge, an interrupted recording, or less than --min-coverage; 130 "
+      "interrupted.");
   command->callback([arguments, &action] {
     action = [arguments](Interrupt& interrupt) { return diagnose_targets(*arguments, interrupt); };
   });

@@ -68,7 +68,7 @@ std::int64_t element_of(const FoundPlace& place) {
 }
 
 /// Prefers stored elements: another kind of device cannot recompute the bits of tensor-core products.
-Result<TensorData> elements_of(const Recording& recording, const TensorRow& tensor, scenarios::ReplayTensors& remade) {
+Fact<TensorData> elements_of(const Recording& recording, const TensorRow& tensor, scenarios::ReplayTensors& remade) {
   return tensor.stored ? StoredTensors(recording).fetch(tensor.id) : remade.fetch(tensor.id);
 }
 
@@ -82,7 +82,7 @@ int show_place(scenarios::Workbench& bench, const Recording& recording, const Re
   if (!tensor) return complain(tensor.error().message);
   if (tensor->tokens == 0 || tensor->channels == 0) return complain(options.at + ": the tensor is empty");
   const auto data = elements_of(recording, *tensor, tensors);
-  if (!data) return complain(data.error().message);
+  if (!data) return complain(data.error().text);
   const std::int64_t element = element_of(*place);
   const auto full = place_of(recording, *tensor, element);
   if (!full) return complain(full.error().message);
@@ -122,7 +122,7 @@ int change(scenarios::Workbench& bench, const Recording& recording, scenarios::R
   const report::RunContext context{.command = "replay", .title = {}, .recording = options.output, .missed = {}};
   print(options.format == "json" ? report::dump_json(report::run_json(*after, context))
                                  : report::change_text(*before, *after, options.set, output_terminal()));
-  return after->diagnosis.verdict() == Verdict::clean ? kClean : kFound;
+  return code_of(after->diagnosis);
 }
 
 int replay_file(const ReplayOptions& options, const Interrupt& interrupt) {

@@ -184,7 +184,7 @@ int write_report(const ReportOptions& options, const Interrupt& interrupt) {
   if (!analysis) return failed(analysis.error(), interrupt);
   const auto taken = pictures(options.target, *analysis, interrupt, options.follow_links);
   if (interrupt.requested()) return failed({"stopped"}, interrupt);
-  const bool wanted = options.counterfactuals && analysis->diagnosis.verdict() != Verdict::clean;
+  const bool wanted = options.counterfactuals && !analysis->diagnosis.healthy();
   const std::string left_out = wanted ? why_none(*analysis) : std::string();
   std::optional<scenarios::Counterfactuals> changes;
   if (wanted && left_out.empty()) {

@@ -162,7 +162,7 @@ Status add_input_scales(const Recording& recording, TensorSource& tensors, const
   for (const InputRow& input : *inputs) {
     if (input.role != "scales") continue;
     auto data = tensors.fetch(input.tensor);
-    if (!data) return tl::unexpected(data.error());
+    if (!data) return fail(std::move(data.error()));
     const std::string module = output.substr(0, output.rfind('.'));
     out.push_back({module + ".input_scale",
                    std::string(safetensors_dtype(data->format)),
@@ -187,7 +187,7 @@ Result<std::vector<Held>> hooked_step(const Recording& recording, TensorSource& 
       if (safetensors_dtype(row.format).empty())
         return fail(fmt::format("{}: safetensors has no dtype for {}", name, nanscope::name(row.format)));
       auto data = tensors.fetch(row.id);
-      if (!data) return tl::unexpected(data.error());
+      if (!data) return fail(std::move(data.error()));
       if (op.kind == "block_gemm") {
         if (Status scales = add_input_scales(recording, tensors, op, name, out); !scales) {
           return tl::unexpected(scales.error());

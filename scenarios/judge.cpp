@@ -30,8 +30,12 @@ std::string found_class(const Diagnosis& diagnosis) {
 
 void judge_verdict(const Expectation& expect, const Diagnosis& diagnosis, std::vector<Missed>& missed) {
   const Verdict found = diagnosis.verdict();
-  if (found != expect.verdict) {
-    const std::string word(name(found));
+  // A run is expected to be healthy or to have a fault; how much of it could be judged is no expectation.
+  const bool interrupted = diagnosis.healthy() && diagnosis.completeness.interrupted;
+  const bool as_expected =
+      expect.verdict == Verdict::fault ? found == Verdict::fault : diagnosis.healthy() && !interrupted;
+  if (!as_expected) {
+    const std::string word(interrupted ? "interrupted" : name(found));
     missed.push_back({"verdict", std::string(name(expect.verdict)),
                       found == Verdict::fault ? fmt::format("{} ({})", word, found_class(diagnosis)) : word});
   } else if (!expect.fault_class.empty() && expect.fault_class != found_class(diagnosis)) {

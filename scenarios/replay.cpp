@@ -287,59 +287,70 @@ Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, co
   return report;
 }
 
-Status ReplayTensors::run_from(std::int64_t tensor) {
+tl::unexpected<NotKnown> ReplayTensors::stopped_or_unreadable(const Error& error) const {
+  return stop_.stop_requested() ? absent("stopped") : unreadable(error.message);
+}
+
+Fact<void> ReplayTensors::run_from(std::int64_t tensor) {
   const auto spec = run_spec_of(recording_);
-  if (!spec) return tl::unexpected(spec.error());
+  if (!spec) return unreadable(spec.error().message);
   if (of_other_tensor_cores(*spec, recording_, workbench_.device())) {
-    return fail(fmt::format(
+    return absent(fmt::format(
         "{}: recorded on {} with engine.kernel_form=tensor_core, whose bits {} does not make: "
         "what it does not hold can be made on {} alone",
         recording_.path().string(), recording_.info().isa, workbench_.device().info().isa, recording_.info().isa));
   }
   auto engine = workbench_.engine(spec->config, stop_);
-  if (!engine) return tl::unexpected(engine.error());
+  if (!engine) return stopped_or_unreadable(engine.error());
   // What was asked for must come out even when its step alone is larger than the budget.
   for (const std::int64_t first : {step_start(recording_, tensor), tensor}) {
     held_.clear();  // first: both together would be twice the budget
     GrabProbe probe(workbench_.device(), first, budget_);
     const auto result = (*engine)->run(spec->requests, spec->transients, probe, {.progress = {}, .stop = stop_});
     ++replays_;
-    if (!result && !probe.full) return tl::unexpected(result.error());
+    if (!result && !probe.full) return stopped_or_unreadable(result.error());
     for (auto& [id, grabbed] : probe.held) held_.emplace(id, Held{std::move(grabbed.data), grabbed.hash});
     if (held_.contains(tensor)) return {};
   }
-  return fail(fmt::format("replay made no tensor {}: the run is not the recorded one", tensor));
+  return unreadable(fmt::format("replay made no tensor {}: the run is not the recorded one", tensor));
 }
 
-Result<TensorData> ReplayTensors::fetch(std::int64_t tensor) {
+Fact<TensorData> ReplayTensors::fetch(std::int64_t tensor) {
   const auto row = recording_.tensor(tensor);
-  if (!row) return tl::unexpected(row.error());
+  if (!row) return unreadable(row.error().message);
   if (!held_.contains(tensor)) {
     if (failed_) return tl::unexpected(*failed_);
-    if (Status run = run_from(tensor); !run) {
-      // The next tensor would be asked of the same run, and take as long.
+    if (Fact<void> run = run_from(tensor); !run) {
+      // The next tensor would need the same run, and take as long.
       failed_ = run.error();
-      return tl::unexpected(std::move(run.error()));
+      return tl::unexpected(*failed_);
     }
   }
   const Held& held = held_.at(tensor);
   const bool same_shape =
       held.data.format == row->format && held.data.tokens == row->tokens && held.data.channels == row->channels;
   if (same_shape && held.hash == row->hash) return held.data;
-  return fail(fmt::format("tensor {}: replay makes {} {:016x}, the recording has {} {:016x}", tensor,
-                          shape_text(held.data.format, held.data.tokens, held.data.channels), held.hash,
-                          shape_text(row->format, row->tokens, row->channels), row->hash));
+  return unreadable(fmt::format("tensor {}: replay makes {} {:016x}, the recording has {} {:016x}", tensor,
+                                shape_text(held.data.format, held.data.tokens, held.data.channels), held.hash,
+                                shape_text(row->format, row->tokens, row->channels), row->hash));
 }
 
-Result<TensorData> RecordingTensors::fetch(std::int64_t tensor) {
+Fact<TensorData> RecordingTensors::fetch(std::int64_t tensor) {
   auto stored = stored_.fetch(tensor);
-  if (stored) return stored;
+  // Damaged elements are not replaced by a replay: the recording is damaged, and says so.
+  if (stored || stored.error().why != Unknown::absent) return stored;
   if (no_replay_) return tl::unexpected(*no_replay_);
   if (!replay_) {
+    // An import cannot be run again: its elements were not dumped. Everything else that prevents a replay is an error.
     const auto spec = run_spec_of(recording_);
-    auto workbench = spec ? Workbench::open(spec->config, limits_) : tl::unexpected(spec.error());
+    if (!spec) {
+      no_replay_ =
+          NotKnown{recording_.info().config.empty() ? Unknown::absent : Unknown::unreadable, spec.error().message};
+      return tl::unexpected(*no_replay_);
+    }
+    auto workbench = Workbench::open(spec->config, limits_);
     if (!workbench) {
-      no_replay_ = workbench.error();
+      no_replay_ = NotKnown{Unknown::unreadable, workbench.error().message};
       return tl::unexpected(*no_replay_);
     }
     workbench_ = std::move(*workbench);
@@ -348,9 +359,10 @@ Result<TensorData> RecordingTensors::fetch(std::int64_t tensor) {
   return replay_->fetch(tensor);
 }
 
-Result<TensorData> RecordingTensors::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
+Fact<TensorData> RecordingTensors::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
   auto stored = stored_.fetch_rows(tensor, first, count);
-  return stored ? std::move(stored) : TensorSource::fetch_rows(tensor, first, count);
+  return stored || stored.error().why != Unknown::absent ? std::move(stored)
+                                                         : TensorSource::fetch_rows(tensor, first, count);
 }
 
 }  // namespace nanscope::scenarios

@@ -62,7 +62,7 @@ class ReplayTensors final : public TensorSource {
   ReplayTensors(Workbench& workbench, const Recording& recording, std::size_t budget = kBudget,
                 std::stop_token stop = {})
       : workbench_(workbench), recording_(recording), budget_(budget), stop_(std::move(stop)) {}
-  Result<TensorData> fetch(std::int64_t tensor) override;
+  Fact<TensorData> fetch(std::int64_t tensor) override;
   int replays() const { return replays_; }
 
  private:
@@ -70,7 +70,8 @@ class ReplayTensors final : public TensorSource {
     TensorData data;
     std::uint64_t hash = 0;
   };
-  Status run_from(std::int64_t tensor);
+  Fact<void> run_from(std::int64_t tensor);
+  tl::unexpected<NotKnown> stopped_or_unreadable(const Error& error) const;
 
   Workbench& workbench_;
   const Recording& recording_;
@@ -78,7 +79,7 @@ class ReplayTensors final : public TensorSource {
   std::stop_token stop_;
   int replays_ = 0;
   std::map<std::int64_t, Held> held_;
-  std::optional<Error> failed_;  ///< why the run cannot be run, or was stopped
+  std::optional<NotKnown> failed_;  ///< why the run cannot be run, or was stopped
 };
 
 /// Stored bytes, else a replay on a workbench that is opened when it is first needed.
@@ -97,8 +98,8 @@ class RecordingTensors final : public TensorSource {
         limits_(limits),
         budget_(budget),
         cache_(cache) {}
-  Result<TensorData> fetch(std::int64_t tensor) override;
-  Result<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) override;
+  Fact<TensorData> fetch(std::int64_t tensor) override;
+  Fact<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) override;
   std::size_t cache_budget() const override { return cache_; }
 
  private:
@@ -110,7 +111,7 @@ class RecordingTensors final : public TensorSource {
   std::size_t cache_;
   std::unique_ptr<Workbench> workbench_;
   std::unique_ptr<ReplayTensors> replay_;
-  std::optional<Error> no_replay_;
+  std::optional<NotKnown> no_replay_;
 };
 
 }  // namespace nanscope::scenarios

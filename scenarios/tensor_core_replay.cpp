@@ -112,7 +112,11 @@ Result<TensorCoreReplay::Operands> TensorCoreReplay::operands(const ProbeOp& op)
 Result<TensorData> TensorCoreReplay::recorded(const ProbeOp& op, const ProbeTensor& out) {
   const auto row = recording_.tensor(out.id);
   if (!row) return tl::unexpected(row.error());
-  if (row->stored) return stored_.fetch(out.id);
+  if (row->stored) {
+    Fact<TensorData> data = stored_.fetch(out.id);
+    if (!data) return fail(std::move(data.error()));
+    return std::move(*data);
+  }
   const auto place = place_of(recording_, *row);
   return fail(
       fmt::format("{}: recorded on {} with engine.kernel_form=tensor_core, whose bits are that device's own, "

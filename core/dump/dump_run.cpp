@@ -135,14 +135,14 @@ void DumpRun::change_format(TensorId id, Format format) {
   }
 }
 
-Result<TensorData> DumpRun::read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+Fact<TensorData> DumpRun::read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) {
   const auto found = sources_.find(tensor.id);
-  if (found == sources_.end()) return fail(tensor.name + ": was not dumped");
-  if (stop_.stop_requested()) return fail("stopped");
+  if (found == sources_.end()) return absent(tensor.name + ": was not dumped");
+  if (stop_.stop_requested()) return absent("stopped");
   const auto& [index, layout, first_channel] = found->second;
   const DumpTensor& dumped = dump_.tensors[index];
   const Result<ElementBytes> held = elements_.bytes(dumped);
-  if (!held) return tl::unexpected(held.error());
+  if (!held) return unreadable(held.error().message);
   const std::size_t size = nanscope::info(tensor.format).storage_bytes();
   TensorData out{tensor.format, count, tensor.channels, {}};
   out.bytes.resize(static_cast<std::size_t>(out.count()) * size);

@@ -37,7 +37,7 @@ class DumpRun final : public MemoryRun {
  protected:
   void change_format(TensorId tensor, Format format) override;
   std::vector<Health> read_rows(const Tensor& tensor) override;
-  Result<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) override;
+  Fact<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) override;
 
  private:
   friend class PassBuilder;

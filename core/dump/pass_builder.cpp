@@ -363,7 +363,7 @@ std::int64_t PassBuilder::rows_compared(const Tensor& one) {
 }
 
 std::optional<std::vector<float>> PassBuilder::first_rows(const Described& one, std::int64_t rows) {
-  Result<TensorData> read = fail("");
+  Fact<TensorData> read = absent("");
   if (one.tensor.id != 0) {
     read = run_.read(one.tensor, 0, rows);
   } else {

@@ -476,7 +476,8 @@ void PassBuilder::place_leftover(Index index) {
       std::any_of(inputs.begin(), inputs.end(), [](const Input& one) { return one.role.starts_with('x'); });
   if (!fed) inputs.push_back({"before", last_, {}});
   if (!at.known) {
-    run_.not_understood_.push_back({tensor(index).name, "its name says nothing that is known; scanned all the same"});
+    run_.not_understood_.push_back(
+        {tensor(index).name, std::string(RunNote::kUnknownName) + "; its elements were scanned"});
   }
   const OpKind kind = !fed ? OpKind::dumped : at.known ? at.kind : kind_by_shapes(inputs, describe(index, at.role));
   const TensorId last = last_;

@@ -40,6 +40,13 @@ enum class Axis : std::uint8_t {
 struct RunNote {
   std::string tensor;  ///< or a file; may be empty
   std::string text;
+
+  /// Beginnings of texts with a meaning of their own: a file or tensor that could not be read, and a name that is not
+  /// known.
+  static constexpr std::string_view kNotRead = "not read: ";
+  static constexpr std::string_view kUnknownName = "its name says nothing that is known";
+  bool is_unread() const { return text.starts_with(kNotRead); }
+  bool is_unknown_name() const { return text.starts_with(kUnknownName); }
 };
 
 /// Every recorded tensor is a matrix: `tokens` rows by `channels` columns, row-major. For tensors

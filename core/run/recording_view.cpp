@@ -193,13 +193,17 @@ std::vector<Health> RecordingView::rows_by_elements(const Tensor& tensor) {
 }
 
 std::optional<ElementBytes> RecordingView::stored(const Tensor& tensor) {
-  if (!tensor.known || tensor.stated) return std::nullopt;
-  const std::shared_ptr<const TensorData> all = held(tensor) ? tensors_.fetch(tensor.id) : nullptr;
-  if (!all || all->tokens != tensor.tokens || all->channels != tensor.channels) return std::nullopt;
-  return ElementBytes{all->bytes, all};
+  if (!tensor.known || tensor.stated || !held(tensor)) return std::nullopt;
+  const auto all = tensors_.fetch(tensor.id);
+  if (!all) {
+    note(tensor, all.error());
+    return std::nullopt;
+  }
+  if ((*all)->tokens != tensor.tokens || (*all)->channels != tensor.channels) return std::nullopt;
+  return ElementBytes{(*all)->bytes, *all};
 }
 
-Result<TensorData> RecordingView::read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+Fact<TensorData> RecordingView::read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) {
   const auto reread = recorded_formats_.find(tensor.id);
   const Format recorded = reread == recorded_formats_.end() ? tensor.format : reread->second;
   const auto fits = [&](const TensorData& data, std::int64_t rows) {
@@ -207,14 +211,14 @@ Result<TensorData> RecordingView::read_elements(const Tensor& tensor, std::int64
   };
   TensorData out;
   if (held(tensor)) {
-    const std::shared_ptr<const TensorData> all = tensors_.fetch(tensor.id);
-    if (!all) return fail(tensors_.why_not(tensor.id));
-    if (!fits(*all, tensor.tokens)) return fail("the elements are not those of the row");
-    out = all->rows(first, count);
+    const auto all = tensors_.fetch(tensor.id);
+    if (!all) return tl::unexpected(all.error());
+    if (!fits(**all, tensor.tokens)) return unreadable("the elements are not those of the row");
+    out = (*all)->rows(first, count);
   } else {
-    Result<TensorData> some = source_.fetch_rows(tensor.id, first, count);
+    Fact<TensorData> some = source_.fetch_rows(tensor.id, first, count);
     if (!some) return some;
-    if (!fits(*some, count)) return fail("the elements are not those of the row");
+    if (!fits(*some, count)) return unreadable("the elements are not those of the row");
     out = std::move(*some);
   }
   out.format = tensor.format;

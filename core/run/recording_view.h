@@ -43,7 +43,7 @@ class RecordingView final : public RunView {
  protected:
   void change_format(TensorId tensor, Format format) override;
   std::vector<Health> read_rows(const Tensor& tensor) override;
-  Result<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) override;
+  Fact<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) override;
 
  private:
   /// Health of rows by their elements, as change_format() has them read.

@@ -63,10 +63,19 @@ const std::vector<Health>& RunView::rows(const Tensor& tensor) {
   return rows_.emplace(tensor.id, std::move(health)).first->second;
 }
 
-Result<TensorData> RunView::read(const Tensor& tensor, std::int64_t first, std::int64_t count) {
-  if (!tensor.known || tensor.stated) return fail(tensor.name + ": its elements are not there");
-  if (first < 0 || count < 0 || first + count > tensor.tokens) return fail("rows outside of the tensor");
-  return read_elements(tensor, first, count);
+Fact<TensorData> RunView::read(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  if (!tensor.known || tensor.stated) return absent(tensor.name + ": its elements are not there");
+  if (first < 0 || count < 0 || first + count > tensor.tokens) return absent("rows outside of the tensor");
+  Fact<TensorData> data = read_elements(tensor, first, count);
+  if (!data) note(tensor, data.error());
+  return data;
+}
+
+void RunView::note(const Tensor& tensor, const NotKnown& reason) {
+  if (reason.why != Unknown::unreadable) return;
+  const bool is_new =
+      std::none_of(unread_.begin(), unread_.end(), [&](const UnreadElements& one) { return one.tensor == tensor.id; });
+  if (is_new) unread_.push_back({tensor.id, reason.text});
 }
 
 std::shared_ptr<const std::vector<float>> RunView::values(const Tensor& tensor) {
@@ -96,7 +105,7 @@ std::shared_ptr<const std::vector<float>> RunView::row_values(const Tensor& tens
   const auto [known, is_new] = row_values_.emplace(std::pair(tensor.id, row), nullptr);
   if (!is_new) return known->second;
   std::shared_ptr<const std::vector<float>> made;
-  if (const Result<TensorData> data = read(tensor, row, 1)) {
+  if (const Fact<TensorData> data = read(tensor, row, 1)) {
     std::vector<float> values;
     data->decode_into(values);
     made = std::make_shared<const std::vector<float>>(std::move(values));
@@ -128,7 +137,7 @@ bool RunView::each_block(const Tensor& tensor, const std::function<bool(std::int
   const std::int64_t rows = tensor.channels > 0 ? tensor.tokens : 0;
   std::vector<float> block;
   for (std::int64_t first = 0; first < rows; first += at_once) {
-    const Result<TensorData> data = read(tensor, first, std::min(at_once, rows - first));
+    const Fact<TensorData> data = read(tensor, first, std::min(at_once, rows - first));
     if (!data) return false;
     data->decode_into(block);
     if (!visit(first, block)) return true;

@@ -13,6 +13,7 @@
 #include "core/recording/reader.h"
 #include "core/recording/rows.h"
 #include "core/result.h"
+#include "core/run/fact.h"
 #include "core/run/run.h"
 #include "core/run/tensor_source.h"
 
@@ -30,8 +31,15 @@ struct RowToken {
   std::int64_t position = 0;
 };
 
-/// One view of a run: a recording and a dump look the same through it. A failed read gives an empty answer and is kept:
-/// whoever asked checks status() once, at the end. Pointers stay valid as long as the view. For one thread.
+/// Elements that the target holds and that could not be read.
+struct UnreadElements {
+  TensorId tensor = 0;
+  std::string text;  ///< the error, in one line
+};
+
+/// One view of a run: a recording and a dump look the same through it. Rows of tables that cannot be read give an empty
+/// answer, and status() has the first such error; elements that cannot be read are listed by unread(). Whoever
+/// concludes something asks both. Pointers stay valid as long as the view. For one thread.
 class RunView {
  public:
   virtual ~RunView() = default;
@@ -54,8 +62,10 @@ class RunView {
   virtual RecordingCounts counts();
   /// It ended, or was copied, before the run did: what is not there may have gone wrong.
   virtual bool interrupted() { return false; }
-  /// The first error that a read met.
+  /// The first error of reading rows of tables.
   virtual Status status() const = 0;
+  /// Tensors whose elements are there and could not be read, each once, in the order in which they were asked for.
+  std::span<const UnreadElements> unread() const { return unread_; }
   /// Reads the bytes of a tensor whose format was a guess in another of the same width from now on.
   void read_as(TensorId tensor, Format format);
   /// Names that were not understood, files that were not read.
@@ -63,8 +73,9 @@ class RunView {
 
   /// Health of each row; empty when it is not known.
   const std::vector<Health>& rows(const Tensor& tensor);
-  /// Rows [first, first + count) of a tensor as they are stored. Errors: not dumped, not recorded, cannot be read.
-  Result<TensorData> read(const Tensor& tensor, std::int64_t first, std::int64_t count);
+  /// Rows [first, first + count) of a tensor as they are stored. absent: neither dumped nor recorded; unreadable: the
+  /// read failed, which unread() keeps.
+  Fact<TensorData> read(const Tensor& tensor, std::int64_t first, std::int64_t count);
   /// All values, decoded and not scaled; null when they cannot be had or are more than kMostValues.
   std::shared_ptr<const std::vector<float>> values(const Tensor& tensor);
   /// The stored bytes of a whole tensor where they lie, row-major in its format; nothing when they would have to be
@@ -111,10 +122,13 @@ class RunView {
  protected:
   virtual void change_format(TensorId, Format) {}
   virtual std::vector<Health> read_rows(const Tensor& tensor) = 0;
-  virtual Result<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) = 0;
+  virtual Fact<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) = 0;
+  /// Keeps for unread() that a tensor's elements could not be read; nothing where they are absent.
+  void note(const Tensor& tensor, const NotKnown& reason);
 
  private:
   void drop_old_values();
+  std::vector<UnreadElements> unread_;
   std::map<std::pair<TensorId, std::int64_t>, std::shared_ptr<const std::vector<float>>> row_values_;
   std::size_t row_bytes_ = 0;
 

@@ -6,6 +6,7 @@
 
 #include "core/numbers/codec.h"
 #include "core/numbers/decode_span.h"
+#include "core/tensor/health_of.h"
 
 namespace nanscope {
 
@@ -40,75 +41,104 @@ TensorData TensorData::rows(std::int64_t first, std::int64_t count) const {
   return {format, count, channels, {begin, begin + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(count) * row)}};
 }
 
-Result<TensorData> TensorSource::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
-  Result<TensorData> whole = fetch(tensor);
+Fact<TensorData> TensorSource::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
+  Fact<TensorData> whole = fetch(tensor);
   if (!whole) return whole;
   if (first < 0 || count < 0 || count > whole->tokens - first) {
-    return fail(fmt::format("tensor {}: {} rows from row {} of {}", tensor, count, first, whole->tokens));
+    return unreadable(fmt::format("tensor {}: {} rows from row {} of {}", tensor, count, first, whole->tokens));
   }
   return whole->rows(first, count);
 }
 
-Result<TensorData> NoTensors::fetch(std::int64_t tensor) {
-  return fail(fmt::format("tensor {}: elements not available", tensor));
+Fact<TensorData> NoTensors::fetch(std::int64_t tensor) {
+  return absent(fmt::format("tensor {}: elements not available", tensor));
 }
 
-Result<TensorData> StoredTensors::fetch(std::int64_t tensor) {
+namespace {
+
+/// Why elements cannot be those that a health was taken of; empty: they can. Sums are left out, whose order the format
+/// of the recording defines.
+std::string against_health(const TensorRow& row, std::span<const float> values) {
+  // No health is taken of integers.
+  if (!row.known || row.stated || row.format == Format::i32 || row.health.count != values.size()) return {};
+  const Health found = health_of(values, 0);
+  const Health& told = row.health;
+  const auto count = [](std::string_view what, std::uint64_t recorded, std::uint64_t stored) {
+    return fmt::format("{} {} in its health, {} in its elements", what, recorded, stored);
+  };
+  if (found.nan != told.nan) return count("NaN", told.nan, found.nan);
+  if (found.pos_inf != told.pos_inf) return count("+Inf", told.pos_inf, found.pos_inf);
+  if (found.neg_inf != told.neg_inf) return count("-Inf", told.neg_inf, found.neg_inf);
+  if (found.zero != told.zero) return count("zeros", told.zero, found.zero);
+  if (found.first_bad != told.first_bad) return "the first NaN or Inf is at another place in its elements";
+  if (found.finite() > 0 && (found.min != told.min || found.max != told.max || found.absmax != told.absmax)) {
+    return fmt::format("values from {:.9g} to {:.9g} in its health, {:.9g} to {:.9g} in its elements", told.min,
+                       told.max, found.min, found.max);
+  }
+  return {};
+}
+
+}  // namespace
+
+Fact<TensorData> StoredTensors::fetch(std::int64_t tensor) {
   const Result<TensorRow> row = recording_.tensor(tensor);
-  if (!row) return tl::unexpected(row.error());
+  if (!row) return unreadable(row.error().message);
   Result<std::optional<std::vector<std::byte>>> bytes = recording_.tensor_bytes(tensor);
-  if (!bytes) return tl::unexpected(bytes.error());
-  if (!*bytes) return fail(fmt::format("tensor {}: its elements were not captured", tensor));
+  if (!bytes) return unreadable(bytes.error().message);
+  if (!*bytes) return absent(fmt::format("tensor {}: its elements were not captured", tensor));
   TensorData data{row->format, row->tokens, row->channels, std::move(**bytes)};
   const std::size_t expected = static_cast<std::size_t>(data.count()) * info(data.format).storage_bytes();
   if (data.bytes.size() != expected) {
-    return fail(fmt::format("tensor {}: expected {} bytes for {} x {} {}, found {}", tensor, expected, data.tokens,
-                            data.channels, name(data.format), data.bytes.size()));
+    return unreadable(fmt::format("tensor {}: expected {} bytes for {} x {} {}, found {}", tensor, expected,
+                                  data.tokens, data.channels, name(data.format), data.bytes.size()));
+  }
+  std::vector<float> values;
+  data.decode_into(values);
+  if (const std::string why = against_health(*row, values); !why.empty()) {
+    return unreadable(fmt::format("{}: damaged: tensor {}: {}", recording_.path().string(), tensor, why));
   }
   return data;
 }
 
-Result<TensorData> StoredTensors::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
+Fact<TensorData> StoredTensors::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
   const Result<TensorRow> row = recording_.tensor(tensor);
-  if (!row) return tl::unexpected(row.error());
+  if (!row) return unreadable(row.error().message);
   if (first < 0 || count < 0 || first > row->tokens || count > row->tokens - first) {
-    return fail(fmt::format("tensor {}: {} rows from row {} of {}", tensor, count, first, row->tokens));
+    return unreadable(fmt::format("tensor {}: {} rows from row {} of {}", tensor, count, first, row->tokens));
   }
   const auto size = row->channels * static_cast<std::int64_t>(info(row->format).storage_bytes());
   Result<std::optional<std::vector<std::byte>>> bytes = recording_.tensor_bytes(tensor, first * size, count * size);
-  if (!bytes) return tl::unexpected(bytes.error());
-  if (!*bytes) return fail(fmt::format("tensor {}: its elements were not captured", tensor));
+  if (!bytes) return unreadable(bytes.error().message);
+  if (!*bytes) return absent(fmt::format("tensor {}: its elements were not captured", tensor));
   return TensorData{row->format, count, row->channels, std::move(**bytes)};
 }
 
-std::shared_ptr<const TensorData> CachedTensors::fetch(std::int64_t tensor) {
+Fact<std::shared_ptr<const TensorData>> CachedTensors::fetch(std::int64_t tensor) {
   if (const auto entry = entries_.find(tensor); entry != entries_.end()) {
     uses_.splice(uses_.begin(), uses_, entry->second.use);
     return entry->second.data;
   }
-  Result<TensorData> fetched = source_.fetch(tensor);
-  std::shared_ptr<const TensorData> data;
-  std::string problem = fetched ? "the elements are not of the shape that its row states" : fetched.error().message;
-  if (fetched) {
-    const std::size_t size = static_cast<std::size_t>(fetched->count()) * info(fetched->format).storage_bytes();
-    // A source that hands over fewer bytes than its shape says would make code() read past the end.
-    if (fetched->bytes.size() == size) data = std::make_shared<const TensorData>(std::move(*fetched));
+  Fact<TensorData> fetched = source_.fetch(tensor);
+  Fact<std::shared_ptr<const TensorData>> data = unreadable("the elements are not of the shape that its row has");
+  if (!fetched) {
+    data = tl::unexpected(fetched.error());
+  } else if (fetched->bytes.size() ==
+             static_cast<std::size_t>(fetched->count()) * info(fetched->format).storage_bytes()) {
+    // A source that gives fewer bytes than its shape says would make code() read past the end.
+    data = std::make_shared<const TensorData>(std::move(*fetched));
   }
   uses_.push_front(tensor);
-  entries_.emplace(tensor, Entry{data, data ? std::string() : std::move(problem), uses_.begin()});
-  if (data) held_ += data->bytes.size();
+  const auto size_of = [](const Entry& entry) { return entry.data ? (*entry.data)->bytes.size() : 0; };
+  const auto kept = entries_.emplace(tensor, Entry{std::move(data), uses_.begin()}).first;
+  held_ += size_of(kept->second);
+  const Fact<std::shared_ptr<const TensorData>> given = kept->second.data;
   while (held_ > budget_ && uses_.size() > 1) {
     const auto last = entries_.find(uses_.back());
-    if (last->second.data) held_ -= last->second.data->bytes.size();
+    held_ -= size_of(last->second);
     entries_.erase(last);
     uses_.pop_back();
   }
-  return data;
-}
-
-std::string CachedTensors::why_not(std::int64_t tensor) const {
-  const auto entry = entries_.find(tensor);
-  return entry == entries_.end() ? std::string() : entry->second.problem;
+  return given;
 }
 
 }  // namespace nanscope

@@ -9,7 +9,7 @@
 
 #include "core/numbers/format.h"
 #include "core/recording/reader.h"
-#include "core/result.h"
+#include "core/run/fact.h"
 
 namespace nanscope {
 
@@ -42,52 +42,50 @@ struct ElementBytes {
   std::shared_ptr<const void> owner;
 };
 
-/// Where elements come from: the recording's stored bytes, a replay that re-makes them, or nowhere.
+/// The source of elements: the recording's stored bytes, a replay that recomputes them, or none.
 /// Health and hashes never need one. Not thread-safe.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  /// Errors, in one line, when the elements cannot be had; detectors then say "not available".
-  virtual Result<TensorData> fetch(std::int64_t tensor) = 0;
-  /// Rows [first, first + count) alone. Errors: those of fetch(), or rows that are not there.
-  virtual Result<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count);
+  /// All elements of a tensor. absent: neither stored nor recomputable; unreadable: damaged, or a replay failed.
+  virtual Fact<TensorData> fetch(std::int64_t tensor) = 0;
+  /// Rows [first, first + count) alone; unreadable also where they are out of range.
+  virtual Fact<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count);
   /// Bytes that may be kept of what it gave.
   virtual std::size_t cache_budget() const { return std::size_t{256} << 20; }
 };
 
-/// Nothing is available.
+/// Holds no elements.
 class NoTensors final : public TensorSource {
  public:
-  Result<TensorData> fetch(std::int64_t tensor) override;
+  Fact<TensorData> fetch(std::int64_t tensor) override;
 };
 
 /// The bytes that the recording holds. The recording must outlive it.
 class StoredTensors final : public TensorSource {
  public:
   explicit StoredTensors(const Recording& recording) : recording_(recording) {}
-  /// Errors: not stored, of another size than its shape says.
-  Result<TensorData> fetch(std::int64_t tensor) override;
-  Result<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) override;
+  /// absent: not captured. unreadable: damaged, of another size than its shape, or against its hash or health.
+  Fact<TensorData> fetch(std::int64_t tensor) override;
+  Fact<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) override;
 
  private:
   const Recording& recording_;
 };
 
-/// Keeps what another source gave last, up to a byte budget, and remembers what it could not give.
+/// Keeps the tensors that another source gave last, up to a byte budget, and the reasons for those that it did not
+/// give.
 class CachedTensors final {
  public:
-  /// With the budget that the source states.
+  /// With the source's own budget.
   explicit CachedTensors(TensorSource& source) : CachedTensors(source, source.cache_budget()) {}
   CachedTensors(TensorSource& source, std::size_t budget) : source_(source), budget_(budget) {}
-  /// Null when the source has no such elements. The pointer keeps the tensor alive.
-  std::shared_ptr<const TensorData> fetch(std::int64_t tensor);
-  /// Why fetch() gave null.
-  std::string why_not(std::int64_t tensor) const;
+  /// The pointer keeps the tensor alive, and is never null.
+  Fact<std::shared_ptr<const TensorData>> fetch(std::int64_t tensor);
 
  private:
   struct Entry {
-    std::shared_ptr<const TensorData> data;
-    std::string problem;  ///< where there are none
+    Fact<std::shared_ptr<const TensorData>> data;
     std::list<std::int64_t>::iterator use;
   };
   TensorSource& source_;

@@ -203,22 +203,22 @@ std::uint64_t ViewRows::hash(const TensorRow& row) {
   const std::int64_t at_once =
       std::max<std::int64_t>(1, kRowBlockElements / std::max<std::int64_t>(1, tensor->channels));
   for (std::int64_t first = 0; first < tensor->tokens && tensor->channels > 0; first += at_once) {
-    const Result<TensorData> block = view_.read(*tensor, first, std::min(at_once, tensor->tokens - first));
+    const Fact<TensorData> block = view_.read(*tensor, first, std::min(at_once, tensor->tokens - first));
     if (!block) return 0;
     hash.add(block->bytes);
   }
   return known->second = hash.finish();
 }
 
-Result<TensorData> ViewTensors::fetch(std::int64_t tensor) {
+Fact<TensorData> ViewTensors::fetch(std::int64_t tensor) {
   const Tensor* found = view_.tensor(tensor);
-  if (found == nullptr) return fail(fmt::format("there is no tensor {}", tensor));
+  if (found == nullptr) return absent(fmt::format("there is no tensor {}", tensor));
   return view_.read(*found, 0, found->tokens);
 }
 
-Result<TensorData> ViewTensors::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
+Fact<TensorData> ViewTensors::fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) {
   const Tensor* found = view_.tensor(tensor);
-  if (found == nullptr) return fail(fmt::format("there is no tensor {}", tensor));
+  if (found == nullptr) return absent(fmt::format("there is no tensor {}", tensor));
   return view_.read(*found, first, count);
 }
 

@@ -62,8 +62,8 @@ class ViewRows final : public RunData {
 class ViewTensors final : public TensorSource {
  public:
   explicit ViewTensors(RunView& view) : view_(view) {}
-  Result<TensorData> fetch(std::int64_t tensor) override;
-  Result<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) override;
+  Fact<TensorData> fetch(std::int64_t tensor) override;
+  Fact<TensorData> fetch_rows(std::int64_t tensor, std::int64_t first, std::int64_t count) override;
 
  private:
   RunView& view_;

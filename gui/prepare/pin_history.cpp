@@ -66,8 +66,8 @@ class HistoryMaker {
     if (values && channel < std::ssize(*values)) {
       point.value = static_cast<double>((*values)[static_cast<std::size_t>(channel)]);
     } else if (history_.problem.empty()) {
-      const Result<TensorData> why = run_.read(tensor, row, 1);
-      history_.problem = why ? "its elements cannot be had" : why.error().message;
+      const Fact<TensorData> why = run_.read(tensor, row, 1);
+      history_.problem = why ? "its elements cannot be had" : why.error().text;
     }
   }
 

@@ -55,7 +55,7 @@ const StepContent& ReferenceView::content(StepId step) {
 }
 
 std::vector<Health> ReferenceView::read_rows(const Tensor& tensor) {
-  const Result<TensorData> data = read_elements(tensor, 0, tensor.tokens);
+  const Fact<TensorData> data = read_elements(tensor, 0, tensor.tokens);
   std::vector<Health> rows;
   if (!data) return rows;
   std::vector<float> values;
@@ -69,10 +69,10 @@ std::vector<Health> ReferenceView::read_rows(const Tensor& tensor) {
   return rows;
 }
 
-Result<TensorData> ReferenceView::read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) {
-  if (tensor.id != tensor_) return fail("only what is looked at is done again");
-  if (!asked_.problem.empty()) return fail(asked_.problem);
-  if (!asked_.made) return fail("it is being done again");
+Fact<TensorData> ReferenceView::read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  if (tensor.id != tensor_) return absent("only the selected tensor is recomputed");
+  if (!asked_.problem.empty()) return absent(asked_.problem);
+  if (!asked_.made) return absent("it is being recomputed");
   TensorData data;
   data.format = tensor.format;
   data.tokens = count;

@@ -89,7 +89,7 @@ class ReferenceView final : public RunView {
 
  protected:
   std::vector<Health> read_rows(const Tensor& tensor) override;
-  Result<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) override;
+  Fact<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) override;
 
  private:
   RunView& served_;

@@ -32,7 +32,7 @@ std::uint64_t hash_of(RunView& run, const Tensor& tensor, const std::stop_token&
   };
   const std::int64_t at_once = std::max<std::int64_t>(1, kElementsAtOnce / std::max<std::int64_t>(1, tensor.channels));
   for (std::int64_t first = 0; first < tensor.tokens; first += at_once) {
-    const Result<TensorData> data = run.read(tensor, first, std::min(at_once, tensor.tokens - first));
+    const Fact<TensorData> data = run.read(tensor, first, std::min(at_once, tensor.tokens - first));
     if (!data || stop.stop_requested()) return 0;
     add(data->bytes);
   }

@@ -7,6 +7,7 @@
 
 #include "core/counted.h"
 #include "gui/prepare/subject.h"
+#include "scenarios/report/diagnosis_report.h"
 
 namespace nanscope::gui {
 namespace {
@@ -164,21 +165,17 @@ void tell_checks(const Diagnosis& diagnosis, const Targets& targets, Story& stor
   }
 }
 
+std::string capitalised(std::string text) {
+  if (!text.empty() && text.front() >= 'a' && text.front() <= 'z')
+    text.front() = static_cast<char>(text.front() - 'a' + 'A');
+  return text;
+}
+
 void tell_coverage(const Diagnosis& diagnosis, Story& story) {
-  const Recomputation& again = diagnosis.recomputation;
-  if (again.ops > 0 || again.ops_with_inputs > 0) {
-    std::string text =
-        fmt::format("{} of {} done again from what they read", again.ops, counted(again.ops_with_inputs, "op"));
-    if (again.elements > 0) {
-      text += fmt::format(", {} of {} explained by rounding", again.explained, counted(again.elements, "element"));
-    }
-    story.coverage.push_back(std::move(text));
-  }
-  if (!again.not_recomputed.empty()) {
-    story.coverage.push_back(fmt::format("{} not done again, first {}: {}",
-                                         counted(again.not_recomputed.size(), "output"),
-                                         again.not_recomputed.front().tensor, again.not_recomputed.front().reason));
-  }
+  if (!diagnosis.unread.empty()) story.coverage.push_back("Not read: " + report::unread_text(diagnosis));
+  story.coverage.push_back(report::coverage_text(diagnosis));
+  if (std::string gaps = report::gaps_text(diagnosis); !gaps.empty()) story.coverage.push_back("Unjudged: " + gaps);
+  if (!diagnosis.coverage.next_step.empty()) story.coverage.push_back("Next: " + diagnosis.coverage.next_step);
   const Completeness& whole = diagnosis.completeness;
   if (whole.interrupted) {
     const std::string place = whole.reached.empty() ? "" : " at " + whole.reached + ",";
@@ -224,9 +221,8 @@ Story make_story(const Diagnosis& diagnosis, RunView* run) {
   const Targets targets(run);
   Story story;
   story.verdict = diagnosis.verdict();
-  story.headline = story.verdict == Verdict::clean        ? "No fault found"
-                   : story.verdict == Verdict::incomplete ? "No fault found, but the recording is not whole"
-                                                          : "Faults found, the cause is unknown";
+  story.headline = story.verdict == Verdict::fault ? "Faults found, the cause is unknown"
+                                                   : capitalised(report::verdict_words(diagnosis));
   const std::vector<Event> chain = chain_of(diagnosis);
   tell_faults(diagnosis, targets, story);
   tell_chain(diagnosis, chain, targets, story);

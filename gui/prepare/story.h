@@ -73,8 +73,8 @@ struct StoryEvent {
 /// The diagnosis as it is told: what happened, where, and by which numbers; what was looked for in vain, and what was
 /// not looked at.
 struct Story final : Prepared {
-  Verdict verdict = Verdict::clean;
-  std::string headline;  ///< "kv-scale-locked", "No fault found"
+  Verdict verdict = Verdict::nothing_to_judge;
+  std::string headline;  ///< "kv-scale-locked", "No fault found in 12 tokens; 3 of 40 outputs could not be judged"
   std::string cause;     ///< one sentence; empty when there is none
   std::string fix;
   std::string spread;
@@ -92,7 +92,7 @@ struct Story final : Prepared {
   std::vector<StoryEvent> events;     ///< the links of the chain in their order, then other faults by op
   std::optional<Selection> origin;    ///< where NaN or Inf is born
 
-  bool clean() const { return verdict == Verdict::clean; }
+  bool healthy() const { return faults.empty() && verdict != Verdict::damaged; }
 };
 
 /// The place of a finding with its first token and channel.

@@ -368,8 +368,8 @@ std::optional<Storing> storing_of(RunView& run, const Subject& subject) {
 }
 
 Result<Elements> fetch_elements(RunView& run, const Tensor& tensor) {
-  Result<TensorData> data = run.read(tensor, 0, tensor.tokens);
-  if (!data) return tl::unexpected(data.error());
+  Fact<TensorData> data = run.read(tensor, 0, tensor.tokens);
+  if (!data) return fail(std::move(data.error()));
   const std::size_t expected = static_cast<std::size_t>(data->count()) * info(data->format).storage_bytes();
   if (data->format != tensor.format || data->tokens != tensor.tokens || data->channels != tensor.channels ||
       data->bytes.size() != expected) {

@@ -50,9 +50,8 @@ class Teller {
   void head(const Story& story) {
     const Theme& theme = context_.theme;
     y_ += px(12);
-    const Color tone = story.verdict == Verdict::clean        ? theme.accent
-                       : story.verdict == Verdict::incomplete ? theme.cell(kClipped)
-                                                              : theme.cell(kNan);
+    const bool bad = story.verdict == Verdict::fault || story.verdict == Verdict::damaged;
+    const Color tone = story.verdict == Verdict::clean ? theme.accent : theme.cell(bad ? kNan : kClipped);
     const std::string count = story.links.empty()
                                   ? story.spread
                                   : fmt::format("{} \u00B7 {}", counted(story.links.size(), "link"), story.spread);

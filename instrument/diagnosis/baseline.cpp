@@ -12,7 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kOne = "nanscope.diagnosis/2";
+constexpr std::string_view kOne = "nanscope.diagnosis/3";
+constexpr std::string_view kOlder = "nanscope.diagnosis/2";  // its faults are written alike
 constexpr std::string_view kSeveral = "nanscope.diagnoses/1";
 
 std::string own_name(const std::string& tensor) {
@@ -56,7 +57,7 @@ Result<Baseline> Baseline::parse(std::string_view json) {
   if (!whole.is_object()) return fail("is no JSON object; expected what diagnose --format json prints");
   const std::string schema = text(whole, "schema").value_or("");
   Baseline baseline;
-  if (schema == kOne) {
+  if (schema == kOne || schema == kOlder) {
     if (Status added = add_faults(whole, "", baseline.known_); !added) return tl::unexpected(added.error());
     return baseline;
   }

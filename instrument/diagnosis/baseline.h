@@ -29,9 +29,9 @@ std::string to_string(const KnownFault& fault);
 /// Faults that are known and accepted: those of diagnoses that were written as JSON earlier.
 class Baseline {
  public:
-  /// Reads a diagnosis (schema "nanscope.diagnosis/2"), or a list of them ("nanscope.diagnoses/1"), of which targets
-  /// that could not be read hold no faults. Errors, in one line: no JSON, another schema, a fault without class or
-  /// tensor.
+  /// Reads a diagnosis (schema "nanscope.diagnosis/3", or 2), or a list of them ("nanscope.diagnoses/1"), of which
+  /// targets that could not be read hold no faults. Errors, in one line: no JSON, another schema, a fault without class
+  /// or tensor.
   static Result<Baseline> parse(std::string_view json);
 
   bool knows(const Fault& fault) const { return known_.contains(known_form(fault)); }

@@ -6,6 +6,7 @@
 
 #include "instrument/diagnosis/causes.h"
 #include "instrument/diagnosis/chain.h"
+#include "instrument/diagnosis/coverage.h"
 #include "instrument/diagnosis/detectors/detector.h"
 #include "instrument/diagnosis/diagnosis.h"
 #include "instrument/diagnosis/warnings/warning.h"
@@ -274,15 +275,40 @@ Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseO
   diagnosis.spread = spread_of(survey, findings);
   diagnosis.recomputation = recomputation_of(survey);
   diagnosis.completeness = completeness_of(facts);
+  diagnosis.coverage = coverage_of(survey);
   diagnosis.chain = chain_of(facts, diagnosis.faults);
   diagnosis.warnings = warnings_of(survey, diagnosis.faults);
   diagnosis.notes = run.notes();
+  diagnosis.unread = unread_parts(facts, diagnosis.notes);
+  if (!diagnosis.unread.empty()) withdraw_exclusions(diagnosis.checks, diagnosis.unread.size());
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   return diagnosis;
 }
 
+Verdict Diagnosis::verdict() const {
+  if (!unread.empty()) return Verdict::damaged;
+  if (!faults.empty()) return Verdict::fault;
+  if (coverage.judged == 0 && (spread.tokens == 0 || coverage.outputs <= coverage.unknown_names)) {
+    return Verdict::nothing_to_judge;
+  }
+  const bool whole = coverage.outputs > 0 && coverage.judged == coverage.outputs && coverage.unknown_names == 0;
+  return whole && !completeness.interrupted ? Verdict::clean : Verdict::no_fault_found;
+}
+
 std::string_view name(Verdict verdict) {
-  return verdict == Verdict::clean ? "clean" : verdict == Verdict::fault ? "fault" : "incomplete";
+  switch (verdict) {
+    case Verdict::fault:
+      return "fault";
+    case Verdict::damaged:
+      return "damaged";
+    case Verdict::clean:
+      return "clean";
+    case Verdict::no_fault_found:
+      return "no-fault-found";
+    case Verdict::nothing_to_judge:
+      return "nothing-to-judge";
+  }
+  return {};
 }
 
 std::string_view name(Checked state) {

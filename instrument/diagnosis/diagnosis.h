@@ -68,10 +68,10 @@ struct Completeness {
   std::string reached;        ///< the last op of an interrupted recording, as its place; empty when there is none
 };
 
-/// What was done again from its dumped inputs.
+/// Outputs that were recomputed from their inputs.
 struct Recomputation {
-  std::int64_t ops = 0;              ///< done again
-  std::int64_t ops_with_inputs = 0;  ///< that could have been
+  std::int64_t ops = 0;              ///< outputs that were recomputed and compared
+  std::int64_t ops_with_inputs = 0;  ///< and those whose inputs are there, and whose arithmetic is not understood
   std::int64_t elements = 0;         ///< compared
   std::int64_t explained = 0;        ///< of them, within the rounding of the dumped formats
   struct Left {
@@ -79,6 +79,28 @@ struct Recomputation {
     std::string reason;
   };
   std::vector<Left> not_recomputed;
+};
+
+/// How much of a run was judged: an output counts as judged if it was recomputed from its inputs and compared.
+struct Coverage {
+  struct Gap {
+    std::string reason;
+    std::int64_t outputs = 0;
+    std::string example;  ///< the first of them
+  };
+  std::int64_t outputs = 0;        ///< that were dumped or recorded, without parameters
+  std::int64_t judged = 0;         ///< of them
+  std::int64_t unknown_names = 0;  ///< tensors that were scanned alone
+  std::vector<Gap> gaps;           ///< the most frequent first
+  std::string next_step;           ///< the one that would judge most of the rest; empty where none is known
+
+  double share() const { return outputs == 0 ? 0.0 : static_cast<double>(judged) / static_cast<double>(outputs); }
+};
+
+/// A part of the target that could not be read.
+struct UnreadPart {
+  std::string name;  ///< a tensor or a file
+  std::string text;  ///< the error
 };
 
 /// A link of the chain from a root cause to the answer: what happened, where, and of what it came.
@@ -92,7 +114,14 @@ struct Event {
   std::optional<std::size_t> fault;    ///< index in Diagnosis::faults
 };
 
-enum class Verdict : std::uint8_t { clean, fault, incomplete };
+/// docs/diagnosis.md has the table. Only known facts decide it.
+enum class Verdict : std::uint8_t {
+  fault,
+  damaged,           ///< a part of the target could not be read; faults may have been found in the rest
+  clean,             ///< everything was read, named and scanned, and every output was recomputed and explained
+  no_fault_found,    ///< nothing bad was seen, and not everything could be judged
+  nothing_to_judge,  ///< no token, no op, only weights, or no known name
+};
 
 struct Diagnosis {
   std::string target;
@@ -104,11 +133,13 @@ struct Diagnosis {
   Spread spread;
   Completeness completeness;
   Recomputation recomputation;
-  std::vector<RunNote> notes;  ///< names and files that were not understood or not read
+  Coverage coverage;
+  std::vector<UnreadPart> unread;  ///< parts that could not be read
+  std::vector<RunNote> notes;      ///< names and files that were not understood or not read
 
-  Verdict verdict() const {
-    return !faults.empty() ? Verdict::fault : completeness.interrupted ? Verdict::incomplete : Verdict::clean;
-  }
+  Verdict verdict() const;
+  /// Nothing bad was seen, and nothing is damaged: clean, no_fault_found or nothing_to_judge.
+  bool healthy() const { return faults.empty() && unread.empty(); }
 };
 
 struct DiagnoseOptions {
@@ -124,7 +155,7 @@ Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseO
 std::string_view name(Verdict verdict);
 std::string_view name(Checked state);
 
-/// Schema "nanscope.diagnosis/2", published as docs/diagnosis.schema.json. NaN and infinities are the strings "nan",
+/// Schema "nanscope.diagnosis/3", published as docs/diagnosis.schema.json. NaN and infinities are the strings "nan",
 /// "inf", "-inf".
 nlohmann::ordered_json to_json(const Diagnosis& diagnosis);
 

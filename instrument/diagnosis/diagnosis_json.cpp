@@ -36,7 +36,7 @@ Json recomputation_json(const Recomputation& made) {
 
 Json to_json(const Diagnosis& diagnosis) {
   Json object;
-  object["schema"] = "nanscope.diagnosis/2";
+  object["schema"] = "nanscope.diagnosis/3";
   object["target"] = diagnosis.target;
   object["verdict"] = name(diagnosis.verdict());
   object["root_cause"] = diagnosis.root_cause ? fault_json(diagnosis.faults[*diagnosis.root_cause]) : Json(nullptr);
@@ -77,6 +77,18 @@ Json to_json(const Diagnosis& diagnosis) {
                                 {"interrupted", whole.interrupted},
                                 {"reached", text_or_null(whole.reached)}};
   object["recomputation"] = recomputation_json(diagnosis.recomputation);
+  const Coverage& coverage = diagnosis.coverage;
+  Json gaps = Json::array();
+  for (const Coverage::Gap& gap : coverage.gaps)
+    gaps.push_back(Json{{"reason", gap.reason}, {"outputs", gap.outputs}, {"example", gap.example}});
+  object["coverage"] = Json{{"outputs", coverage.outputs},
+                            {"judged", coverage.judged},
+                            {"unknown_names", coverage.unknown_names},
+                            {"gaps", std::move(gaps)},
+                            {"next_step", text_or_null(coverage.next_step)}};
+  object["unread"] = Json::array();
+  for (const UnreadPart& part : diagnosis.unread)
+    object["unread"].push_back(Json{{"name", part.name}, {"text", part.text}});
   object["notes"] = Json::array();
   for (const RunNote& note : diagnosis.notes)
     object["notes"].push_back(Json{{"tensor", text_or_null(note.tensor)}, {"text", note.text}});

@@ -146,8 +146,8 @@ class Differ {
     const std::int64_t at_once = std::max<std::int64_t>(1, kBlockElements / std::max<std::int64_t>(1, a.channels));
     for (std::int64_t row = 0; row < a.tokens; row += at_once) {
       const std::int64_t rows = std::min(at_once, a.tokens - row);
-      const Result<TensorData> left = a_.run.read(a, row, rows);
-      const Result<TensorData> right = left ? b_.run.read(b, row, rows) : Result<TensorData>(TensorData{});
+      const Fact<TensorData> left = a_.run.read(a, row, rows);
+      const Fact<TensorData> right = left ? b_.run.read(b, row, rows) : Fact<TensorData>(TensorData{});
       if (!left || !right) return std::nullopt;
       TensorComparison block = compare(*left, *right);
       if (!block.comparable) return std::nullopt;

@@ -42,7 +42,7 @@ std::optional<StaleBits> read_state(Facts& facts, const Op& recurrent, std::int6
   found.byte = offset % kStateBytes;
   // A code that begins in one number and ends in the next is none of this one's.
   if (found.byte + width > kStateBytes) return std::nullopt;
-  const Result<TensorData> data = facts.run.read(*state, found.row, 1);
+  const Fact<TensorData> data = facts.run.read(*state, found.row, 1);
   if (!data) return std::nullopt;
   found.bits = data->code(found.channel);
   found.value = data->value(found.channel);

@@ -172,8 +172,8 @@ class Attacher {
     const std::int64_t at_once = std::max<std::int64_t>(1, kBlockBytes / row);
     for (std::int64_t first = 0; first < tensor.tokens && tensor.channels > 0; first += at_once) {
       if (options_.stop.stop_requested()) return fail("stopped");
-      Result<TensorData> block = run_.read(tensor, first, std::min(at_once, tensor.tokens - first));
-      if (!block) return tl::unexpected(std::move(block.error()));
+      Fact<TensorData> block = run_.read(tensor, first, std::min(at_once, tensor.tokens - first));
+      if (!block) return fail(std::move(block.error()));
       if (Status visited = visit(first, std::move(*block)); !visited) return visited;
     }
     return {};

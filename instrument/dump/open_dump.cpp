@@ -303,7 +303,8 @@ Result<std::unique_ptr<OpenDump>> OpenDump::finished(std::unique_ptr<OpenDump> d
   const auto known = std::count_if(dump->dump_.tensors.begin(), dump->dump_.tensors.end(),
                                    [](const DumpTensor& t) { return t.at.known; });
   dump->dump_.unknown = dump->dump_.tensors.size() - static_cast<std::size_t>(known);
-  for (const RunNote& note : dump->unread_) dump->dump_.notes.push_back({note.tensor, "not read: " + note.text});
+  for (const RunNote& note : dump->unread_)
+    dump->dump_.notes.push_back({note.tensor, std::string(RunNote::kNotRead) + note.text});
   return dump;
 }
 

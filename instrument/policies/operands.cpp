@@ -133,7 +133,7 @@ bool OperandRows::read_own(std::int64_t first, std::int64_t count, float* into) 
     std::copy_n(operand_.computed->row(*begin), count * operand_.computed->columns, into);
     return true;
   }
-  const Result<TensorData> data = run_.read(own, *begin, count);
+  const Fact<TensorData> data = run_.read(own, *begin, count);
   if (!data) return false;
   std::vector<float> values;
   data->decode_into(values);

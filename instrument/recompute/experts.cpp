@@ -83,7 +83,7 @@ class Matrices {
     std::vector<float> part;
     for (std::int64_t first = 0; first < rows_; first += at_once) {
       const std::int64_t count = std::min(at_once, rows_ - first);
-      const Result<TensorData> data = values.run().read(tensor, begin + first, count);
+      const Fact<TensorData> data = values.run().read(tensor, begin + first, count);
       if (!data) return false;
       data->decode_into(weights);
       const std::int64_t outputs = turned_ ? into.columns : count;

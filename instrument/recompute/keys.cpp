@@ -69,7 +69,7 @@ class KeyGatherer {
  private:
   void scale(const Tensor& from, std::int64_t at, float* value) {
     if (form_.as && *form_.as != from.format) {
-      const Result<TensorData> data = run_.read(from, at, 1);
+      const Fact<TensorData> data = run_.read(from, at, 1);
       if (data && data->channels == from.channels) std::ranges::copy(data->values_as(*form_.as), value);
     }
     for (std::int64_t c = 0; grid_ && c < from.channels; ++c) {

@@ -122,7 +122,7 @@ class SchemeReads {
   void predict(const StoredRow& stored, std::int64_t position, std::int64_t at, const OpForm& form, const Tensor& out,
                Prediction& into) {
     if (from_ && end_ && position >= *from_ && position < *end_) return;  // quantized by another op, of another step
-    const Result<TensorData> data = values_.run().read(*stored.codes, stored.row, 1);
+    const Fact<TensorData> data = values_.run().read(*stored.codes, stored.row, 1);
     const Of& of = scales_of(*stored.codes);
     if (!data || data->channels != out.channels || (holds_codes(stored.codes->format) && !of.scale.grid)) return;
     const double u = 1.01 * roundoff(values_.precision(out)) + 4 * kF32;
@@ -221,7 +221,7 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
       scale = ledger->scale;
     }
     if (from == nullptr) continue;
-    const Result<TensorData> data = run.read(*from, row, 1);
+    const Fact<TensorData> data = run.read(*from, row, 1);
     if (!data || data->channels != out.channels) continue;
     const std::vector<float> read = data->values_as(form.as.value_or(from->format));
     for (std::int64_t c = 0; c < out.channels; ++c) {

@@ -120,7 +120,7 @@ bool scaled_rows(Values& values, const Linear& linear, const OpForm& form, std::
   if (!block) return false;
   into = block->value;
   if (form.as && form.variant == kAsDumped) {
-    const Result<TensorData> data = values.run().read(*linear.weight, first, count);
+    const Fact<TensorData> data = values.run().read(*linear.weight, first, count);
     if (!data || info(*form.as).bits != info(linear.weight->format).bits) return false;
     into = data->values_as(*form.as);
   }

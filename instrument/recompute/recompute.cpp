@@ -397,7 +397,7 @@ std::int64_t Recomputer::rows_allowed(const Op& op, const Tensor& out) {
 }
 
 void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::int64_t first, Recomputed& into) {
-  const Result<TensorData> data = facts_.run.read(out, first, prediction.rows);
+  const Fact<TensorData> data = facts_.run.read(out, first, prediction.rows);
   if (!data) return;
   std::vector<float> actual;
   data->decode_into(actual);

@@ -268,7 +268,7 @@ std::optional<std::int64_t> StepRows::of(std::int64_t row) const {
 
 bool read_back(Values& values, const Tensor& codes, const RowScale& scale, const Tensor& out, const OpForm& form,
                std::int64_t first, std::int64_t count, Prediction& into) {
-  const Result<TensorData> data = values.run().read(codes, first, count);
+  const Fact<TensorData> data = values.run().read(codes, first, count);
   if (!data || (out.known && data->channels != out.channels)) return false;
   into.resize(count, data->channels);
   const std::vector<float> read = data->values_as(form.as.value_or(codes.format));

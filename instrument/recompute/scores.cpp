@@ -133,7 +133,7 @@ std::vector<Sample> samples_of(Values& values, const Op& op, const Tensor& out) 
     Prediction made;
     std::string why;
     if (!predict_attention_scores(values, op, out, plain, row, 1, made, why)) return {};
-    const Result<TensorData> actual = values.run().read(*shown, row, 1);
+    const Fact<TensorData> actual = values.run().read(*shown, row, 1);
     if (!actual || made.columns != shown->channels) return {};
     const std::int64_t keys = made.columns / std::max<std::int64_t>(1, shown->heads);
     std::optional<std::int64_t> before;

@@ -34,7 +34,7 @@ bool predict_block_dequantise(Values& values, const Op& op, const Tensor& out, c
   const Op* maker = run.maker(*codes);
   const bool down = maker != nullptr && maker->kind == OpKind::quantise_columns;
   const std::int64_t size = *form->block;
-  const Result<TensorData> code = run.read(*codes, first, count);
+  const Fact<TensorData> code = run.read(*codes, first, count);
   if (!code || code->channels != out.channels) {
     why = "its codes cannot be read";
     return false;

@@ -25,7 +25,7 @@ Format Values::precision(const Tensor& tensor) {
   const std::int64_t rows =
       std::clamp<std::int64_t>(kSampled / std::max<std::int64_t>(1, tensor.channels), 1, tensor.tokens);
   Format narrowest = tensor.format;
-  const Result<TensorData> data = run().read(tensor, 0, rows);
+  const Fact<TensorData> data = run().read(tensor, 0, rows);
   for (const Format format : {Format::f16, Format::bf16}) {
     std::int64_t told = 0;
     bool holds = data.has_value();
@@ -89,7 +89,7 @@ std::optional<Block> Values::rows(const Tensor& tensor, std::int64_t first, std:
     return part;
   }
   if (tensor.known) {
-    const Result<TensorData> data = run().read(tensor, first, count);
+    const Fact<TensorData> data = run().read(tensor, first, count);
     if (!data) return std::nullopt;
     Block made{count, tensor.channels, {}, {}};
     data->decode_into(made.value);

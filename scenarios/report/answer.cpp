@@ -130,7 +130,7 @@ std::vector<Line> lines_of_fault(const scenarios::Analysis& analysis, const RunC
   const bool accepted = std::find(context.accepted.begin(), context.accepted.end(), told) != context.accepted.end();
   const Fault& fault = diagnosis.faults.at(told);
   std::string verdict = fmt::format("{}: {}{}{}", name, accepted ? "accepted: " : "",
-                                    diagnosis.completeness.interrupted ? "incomplete, " : "",
+                                    diagnosis.unread.empty() ? "" : paint(terminal, Ink::red, "damaged, "),
                                     paint(terminal, accepted ? Ink::yellow : Ink::red, fault.fault_class));
   if (diagnosis.faults.size() > 1) verdict += fmt::format(" (+{} more)", diagnosis.faults.size() - 1);
   std::vector<Line> lines = {{"Verdict   ", verdict + harm(analysis) + judgement(context, terminal)}};
@@ -141,19 +141,19 @@ std::vector<Line> lines_of_fault(const scenarios::Analysis& analysis, const RunC
   return lines;
 }
 
-std::vector<Line> lines_of_healthy(const scenarios::Analysis& analysis, const RunContext& context,
-                                   const std::string& name, const Terminal& terminal) {
+std::vector<Line> lines_without_fault(const scenarios::Analysis& analysis, const RunContext& context,
+                                      const std::string& name, const Terminal& terminal) {
   const Diagnosis& diagnosis = analysis.diagnosis;
-  const bool cut = diagnosis.verdict() == Verdict::incomplete;
-  const std::string verdict =
-      cut ? paint(terminal, Ink::yellow, "incomplete") + ", no fault until the recording ended"
-          : paint(terminal, Ink::green, "clean") +
-                fmt::format(", no fault found in {}", counted(diagnosis.spread.tokens, "token"));
+  const std::string verdict = paint(terminal, verdict_ink(diagnosis), printable(verdict_words(diagnosis), terminal));
   std::vector<Line> lines = {{"Verdict   ", fmt::format("{}: {}{}", name, verdict, judgement(context, terminal))}};
   if (!context.missed.empty()) lines.push_back({"Expected  ", first_missed(context.missed, terminal)});
-  if (cut) lines.push_back({"Reached   ", printable(progress_text(diagnosis.completeness), terminal)});
+  if (!diagnosis.unread.empty()) lines.push_back({"Not read  ", printable(unread_text(diagnosis), terminal)});
+  if (diagnosis.completeness.interrupted)
+    lines.push_back({"Reached   ", printable(progress_text(diagnosis.completeness), terminal)});
+  lines.push_back({"Coverage  ", printable(coverage_text(diagnosis), terminal)});
+  if (!diagnosis.coverage.next_step.empty())
+    lines.push_back({"Next      ", printable(diagnosis.coverage.next_step, terminal)});
   lines.push_back({"Checked   ", printable(checks_summary(diagnosis), terminal)});
-  lines.push_back({"Coverage  ", printable(coverage_text(diagnosis.recomputation), terminal)});
   return lines;
 }
 
@@ -176,7 +176,7 @@ std::string cause_of(const WhyPath& path) {
 Answer answer(const scenarios::Analysis& analysis, const RunContext& context, const Terminal& terminal) {
   const std::string& named = context.command == "run" ? analysis.info.scenario : analysis.target;
   const std::string name = paint(terminal, Ink::bold, printable(named, terminal));
-  return laid_out(analysis.diagnosis.faults.empty() ? lines_of_healthy(analysis, context, name, terminal)
+  return laid_out(analysis.diagnosis.faults.empty() ? lines_without_fault(analysis, context, name, terminal)
                                                     : lines_of_fault(analysis, context, name, terminal),
                   terminal);
 }

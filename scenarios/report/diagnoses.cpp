@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kSarifSchema = "https://json.schemastore.org/sarif-2.1.0.json";
 constexpr std::string_view kUnread = "target-not-read";
-constexpr std::string_view kIncomplete = "recording-incomplete";
+constexpr std::string_view kNotJudged = "not-judged";
 
 bool accepted(const Diagnosed& one, std::size_t fault) {
   return std::find(one.accepted.begin(), one.accepted.end(), fault) != one.accepted.end();
@@ -31,8 +31,15 @@ std::string fault_text(const Fault& fault) {
   return fmt::format("{} {}: {}", fault.fault_class, place_of(fault), fault.summary);
 }
 
-std::string incomplete_text(const Diagnosis& diagnosis) {
-  return "the recording ended before the run did: " + progress_text(diagnosis.completeness);
+/// Why a target without a new fault fails all the same; empty: it does not.
+std::string not_judged_text(const Diagnosed& one) {
+  const Diagnosis& diagnosis = *one.diagnosis;
+  if (diagnosis.verdict() == Verdict::nothing_to_judge) return verdict_words(diagnosis);
+  if (diagnosis.completeness.interrupted)
+    return "the recording ended before the run did: " + progress_text(diagnosis.completeness);
+  if (diagnosis.coverage.share() >= one.min_coverage) return {};
+  return fmt::format("{}, {:.4g} of them where {:.4g} is the least", coverage_text(diagnosis),
+                     diagnosis.coverage.share(), one.min_coverage);
 }
 
 JUnitCase case_of(const Diagnosed& one) {
@@ -49,13 +56,14 @@ JUnitCase case_of(const Diagnosed& one) {
       test.failures.push_back(text);
     }
   }
-  if (one.diagnosis->verdict() == Verdict::incomplete) test.failures.push_back(incomplete_text(*one.diagnosis));
+  if (!one.diagnosis->unread.empty()) test.error = unread_text(*one.diagnosis);
+  if (const std::string why = not_judged_text(one); !why.empty()) test.failures.push_back(why);
   return test;
 }
 
 Json json_of_one(const Diagnosed& one) {
   if (!one.diagnosis)
-    return Json{{"schema", "nanscope.diagnosis/2"}, {"target", one.target}, {"verdict", "error"}, {"error", one.error}};
+    return Json{{"schema", "nanscope.diagnosis/3"}, {"target", one.target}, {"verdict", "error"}, {"error", one.error}};
   Json json = to_json(*one.diagnosis);
   if (!one.accepted.empty()) json["accepted"] = one.accepted;
   if (one.changes) json["counterfactuals"] = to_json(*one.changes);
@@ -86,17 +94,17 @@ Json rule(std::string_view id, std::string_view text) {
 /// The rules that results speak of, in the order of the registry.
 Json rules_of(std::span<const Diagnosed> all) {
   std::set<std::string, std::less<>> spoken;
-  bool incomplete = false;
+  bool not_judged = false;
   for (const Diagnosed& one : all) {
     if (!one.diagnosis) continue;
     for (const Fault& fault : one.diagnosis->faults) spoken.insert(fault.fault_class);
-    incomplete = incomplete || one.diagnosis->verdict() == Verdict::incomplete;
+    not_judged = not_judged || !not_judged_text(one).empty();
   }
   Json rules = Json::array();
   for (const Detector& detector : detectors()) {
     if (spoken.contains(detector.fault_class)) rules.push_back(rule(detector.fault_class, detector.looks_for));
   }
-  if (incomplete) rules.push_back(rule(kIncomplete, "a recording that ended before its run did"));
+  if (not_judged) rules.push_back(rule(kNotJudged, "a target that could not be judged, or not as a whole"));
   return rules;
 }
 
@@ -119,10 +127,10 @@ Json result_of(const Diagnosed& one, std::size_t index) {
 Json invocation_of(std::span<const Diagnosed> all) {
   Json notifications = Json::array();
   for (const Diagnosed& one : all) {
-    if (one.diagnosis) continue;
+    if (one.diagnosis && one.diagnosis->unread.empty()) continue;
     notifications.push_back(Json{{"descriptor", Json{{"id", kUnread}}},
                                  {"level", "error"},
-                                 {"message", Json{{"text", one.error}}},
+                                 {"message", Json{{"text", one.diagnosis ? unread_text(*one.diagnosis) : one.error}}},
                                  {"locations", Json::array({location_of(one)})}});
   }
   const bool whole = notifications.empty();
@@ -133,12 +141,12 @@ Json invocation_of(std::span<const Diagnosed> all) {
 
 }  // namespace
 
-bool failed(const Diagnosed& one) {
-  if (!one.diagnosis || one.diagnosis->verdict() == Verdict::incomplete) return true;
+TargetOutcome outcome_of(const Diagnosed& one) {
+  if (!one.diagnosis || !one.diagnosis->unread.empty()) return TargetOutcome::unreadable;
   for (std::size_t i = 0; i < one.diagnosis->faults.size(); ++i) {
-    if (!accepted(one, i)) return true;
+    if (!accepted(one, i)) return TargetOutcome::fault;
   }
-  return false;
+  return not_judged_text(one).empty() ? TargetOutcome::passed : TargetOutcome::not_judged;
 }
 
 std::string junit_of(std::span<const Diagnosed> all) {
@@ -159,10 +167,10 @@ std::string sarif_of(std::span<const Diagnosed> all) {
   for (const Diagnosed& one : all) {
     if (!one.diagnosis) continue;
     for (std::size_t i = 0; i < one.diagnosis->faults.size(); ++i) results.push_back(result_of(one, i));
-    if (one.diagnosis->verdict() == Verdict::incomplete) {
-      results.push_back(Json{{"ruleId", kIncomplete},
+    if (const std::string why = not_judged_text(one); !why.empty()) {
+      results.push_back(Json{{"ruleId", kNotJudged},
                              {"level", "warning"},
-                             {"message", Json{{"text", incomplete_text(*one.diagnosis)}}},
+                             {"message", Json{{"text", why}}},
                              {"locations", Json::array({location_of(one)})}});
     }
   }

@@ -26,13 +26,6 @@ std::string fault_line(const Diagnosed& one, const Terminal& terminal) {
   return line;
 }
 
-/// What a clean verdict rests on.
-std::string coverage(const Diagnosis& diagnosis) {
-  std::string text = checks_summary(diagnosis);
-  if (diagnosis.recomputation.ops > 0) text += ", " + coverage_text(diagnosis.recomputation);
-  return text;
-}
-
 }  // namespace
 
 std::size_t told_fault(const Diagnosis& diagnosis, std::span<const std::size_t> accepted) {
@@ -60,17 +53,12 @@ std::string checks_summary(const Diagnosis& diagnosis) {
 std::string verdict_line(const Diagnosed& one, const Terminal& terminal) {
   const std::string target = paint(terminal, Ink::bold, printable(one.target, terminal));
   if (!one.diagnosis) return fmt::format("{}: not read: {}\n", target, printable(one.error, terminal));
-  switch (one.diagnosis->verdict()) {
-    case Verdict::fault:
-      return fmt::format("{}: {}\n", target, fault_line(one, terminal));
-    case Verdict::incomplete:
-      return fmt::format("{}: {}: no fault until the recording ended, {}\n", target,
-                         paint(terminal, Ink::yellow, "incomplete"),
-                         printable(progress_text(one.diagnosis->completeness), terminal));
-    case Verdict::clean:
-      break;
-  }
-  return fmt::format("{}: {}: {}\n", target, paint(terminal, Ink::green, "clean"), coverage(*one.diagnosis));
+  const Diagnosis& diagnosis = *one.diagnosis;
+  if (diagnosis.verdict() == Verdict::fault) return fmt::format("{}: {}\n", target, fault_line(one, terminal));
+  std::string line = fmt::format(
+      "{}: {}", target, paint(terminal, verdict_ink(diagnosis), printable(verdict_words(diagnosis), terminal)));
+  if (!diagnosis.faults.empty()) line += "; " + fault_line(one, terminal);
+  return line + '\n';
 }
 
 std::string accepted_text(const Diagnosed& one, const Terminal& terminal) {

@@ -16,7 +16,8 @@ namespace {
 constexpr std::size_t kFaultsShown = 8;
 constexpr std::size_t kEvidenceShown = 8;
 constexpr std::size_t kNotesShown = 6;
-constexpr std::size_t kLeftShown = 3;
+constexpr std::size_t kGapsShown = 3;
+constexpr std::size_t kUnreadShown = 3;
 constexpr std::string_view kMargin = "          ";
 
 /// What becomes of a check, with the word that stands before its block.
@@ -87,16 +88,15 @@ std::string consequences_text(const Diagnosis& diagnosis, const Terminal& termin
   return block;
 }
 
-std::string coverage_block(const Recomputation& made, const Terminal& terminal) {
-  std::string block = paragraph("Coverage  ", coverage_text(made), terminal);
-  for (std::size_t i = 0; i < std::min(made.not_recomputed.size(), kLeftShown); ++i) {
-    const Recomputation::Left& left = made.not_recomputed[i];
-    block += paragraph(kMargin, printable(fmt::format("not {}: {}", left.tensor, left.reason), terminal), terminal);
-  }
-  if (made.not_recomputed.size() > kLeftShown) {
-    block += fmt::format("{}and not {} (--format json lists them)\n", kMargin,
-                         counted(made.not_recomputed.size() - kLeftShown, "more op"));
-  }
+std::string coverage_block(const Diagnosis& diagnosis, const Terminal& terminal) {
+  std::string block;
+  if (!diagnosis.unread.empty())
+    block += paragraph("Not read  ", printable(unread_text(diagnosis), terminal), terminal);
+  block += paragraph("Coverage  ", printable(coverage_text(diagnosis), terminal), terminal);
+  const std::string gaps = gaps_text(diagnosis);
+  if (!gaps.empty()) block += paragraph("Unjudged  ", printable(gaps, terminal), terminal);
+  if (!diagnosis.coverage.next_step.empty())
+    block += paragraph("Next      ", printable(diagnosis.coverage.next_step, terminal), terminal);
   return block;
 }
 
@@ -124,20 +124,92 @@ std::string checks_markdown(const Diagnosis& diagnosis) {
 
 }  // namespace
 
+Ink verdict_ink(const Diagnosis& diagnosis) {
+  switch (diagnosis.verdict()) {
+    case Verdict::clean:
+      return Ink::green;
+    case Verdict::fault:
+    case Verdict::damaged:
+      return Ink::red;
+    default:
+      return Ink::yellow;
+  }
+}
+
 std::string place_of(const Fault& fault) { return place_by_name(fault.tensor, fault.where); }
 
 std::string place_of(const Event& event) {
   return event.where.op.empty() && event.tensor.empty() ? std::string() : place_by_name(event.tensor, event.where);
 }
 
-std::string coverage_text(const Recomputation& made) {
-  if (made.ops == 0) return "no op could be done again: dump the inputs, outputs and weights of the same ops";
-  const double share =
-      made.elements > 0 ? 100.0 * static_cast<double>(made.explained) / static_cast<double>(made.elements) : 100.0;
-  std::string text = fmt::format("{} done again from dumped inputs, {:.6g} % of {} explained by rounding",
-                                 counted(made.ops, "op"), share, counted(made.elements, "element"));
-  if (!made.not_recomputed.empty()) text += fmt::format("; {} not", counted(made.not_recomputed.size(), "op"));
+std::string coverage_text(const Diagnosis& diagnosis) {
+  const Coverage& coverage = diagnosis.coverage;
+  const Recomputation& made = diagnosis.recomputation;
+  std::string text = fmt::format("{} of {} recomputed", coverage.judged, counted(coverage.outputs, "output"));
+  if (made.elements > 0) {
+    const double share = 100.0 * static_cast<double>(made.explained) / static_cast<double>(made.elements);
+    text += fmt::format(", {:.6g} % of {} explained by rounding", share, counted(made.elements, "element"));
+  }
+  if (coverage.unknown_names > 0)
+    text += fmt::format("; {} with unknown names", counted(coverage.unknown_names, "tensor"));
   return text;
+}
+
+std::string verdict_words(const Diagnosis& diagnosis) {
+  const Coverage& coverage = diagnosis.coverage;
+  const std::string tokens = counted(diagnosis.spread.tokens, "token");
+  switch (diagnosis.verdict()) {
+    case Verdict::fault:
+      return "fault";
+    case Verdict::damaged:
+      return fmt::format("damaged, {} could not be read",
+                         counted(static_cast<std::int64_t>(diagnosis.unread.size()), "part"));
+    case Verdict::clean:
+      return fmt::format("clean, every output was recomputed and explained, {}", tokens);
+    case Verdict::nothing_to_judge:
+      break;
+    case Verdict::no_fault_found:
+      std::string words = fmt::format("no fault found in {}", tokens);
+      if (diagnosis.completeness.interrupted) words += "; the recording ended before the run did";
+      if (coverage.judged < coverage.outputs) {
+        words += fmt::format("; {} of {} could not be judged", coverage.outputs - coverage.judged,
+                             counted(coverage.outputs, "output"));
+      }
+      return words;
+  }
+  if (diagnosis.completeness.read == 0) return "nothing to judge, it holds no op and no tensor";
+  if (coverage.outputs == 0)
+    return "nothing to judge, it holds weights and no activation: nanscope inspect is for checkpoints";
+  if (coverage.unknown_names >= coverage.outputs) {
+    return fmt::format("nothing to judge, no name of {} is known; no element is NaN or Inf",
+                       counted(coverage.outputs, "tensor"));
+  }
+  return fmt::format("nothing to judge, none of {} could be recomputed and no token is known",
+                     counted(coverage.outputs, "output"));
+}
+
+std::string gaps_text(const Diagnosis& diagnosis) {
+  const std::vector<Coverage::Gap>& gaps = diagnosis.coverage.gaps;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < std::min(gaps.size(), kGapsShown); ++i) {
+    parts.push_back(fmt::format("{} ({}): {}", gaps[i].outputs, gaps[i].example, gaps[i].reason));
+  }
+  if (gaps.size() > kGapsShown)
+    parts.push_back(counted(static_cast<std::int64_t>(gaps.size() - kGapsShown), "more reason"));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::string unread_text(const Diagnosis& diagnosis) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < std::min(diagnosis.unread.size(), kUnreadShown); ++i) {
+    const UnreadPart& part = diagnosis.unread[i];
+    parts.push_back(part.name.empty() ? part.text : part.name + ": " + part.text);
+  }
+  if (diagnosis.unread.size() > kUnreadShown) {
+    parts.push_back(counted(static_cast<std::int64_t>(diagnosis.unread.size() - kUnreadShown), "more part") +
+                    " (--format json lists them)");
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 std::string reason_text(const Diagnosis& diagnosis, std::size_t fault) {
@@ -157,25 +229,14 @@ std::string progress_text(const Completeness& completeness) {
 
 std::string diagnosis_text(const Diagnosis& diagnosis, const Terminal& terminal) {
   std::string block;
-  switch (diagnosis.verdict()) {
-    case Verdict::clean:
-      block = paragraph("",
-                        fmt::format("{}: no fault found in {}.", paint(terminal, Ink::green, "Clean"),
-                                    counted(diagnosis.spread.tokens, "token")),
-                        terminal);
-      break;
-    case Verdict::incomplete:
-      block = paragraph("",
-                        fmt::format("{}: the recording ended before the run did, and holds no fault: {}.",
-                                    paint(terminal, Ink::yellow, "Incomplete"),
-                                    printable(progress_text(diagnosis.completeness), terminal)),
-                        terminal);
-      break;
-    case Verdict::fault:
-      block = cause_text(diagnosis, terminal) + consequences_text(diagnosis, terminal);
-      break;
+  if (diagnosis.verdict() != Verdict::fault) {
+    block = paragraph("Verdict   ",
+                      paint(terminal, verdict_ink(diagnosis), printable(verdict_words(diagnosis), terminal)), terminal);
+    if (diagnosis.completeness.interrupted)
+      block += paragraph("Reached   ", printable(progress_text(diagnosis.completeness), terminal), terminal);
   }
-  return block + coverage_block(diagnosis.recomputation, terminal);
+  if (!diagnosis.faults.empty()) block += cause_text(diagnosis, terminal) + consequences_text(diagnosis, terminal);
+  return block + coverage_block(diagnosis, terminal);
 }
 
 std::string details_text(const Diagnosis& diagnosis, bool cause_too, const Terminal& terminal) {
@@ -185,8 +246,8 @@ std::string details_text(const Diagnosis& diagnosis, bool cause_too, const Termi
     if (cause_too) block += paragraph("Cause     ", printable(cause.summary, terminal), terminal);
     if (!cause.evidence.empty()) block += paragraph("Evidence  ", evidence_text(cause.evidence, terminal), terminal);
   }
-  if (diagnosis.verdict() == Verdict::fault) block += consequences_text(diagnosis, terminal);
-  return block + coverage_block(diagnosis.recomputation, terminal);
+  if (!diagnosis.faults.empty()) block += consequences_text(diagnosis, terminal);
+  return block + coverage_block(diagnosis, terminal);
 }
 
 std::string chain_text(const Diagnosis& diagnosis, const Terminal& terminal) {
@@ -251,11 +312,11 @@ std::string markdown_cell(std::string_view text) { return markdown_text(printabl
 
 std::string diagnosis_markdown(const Diagnosis& diagnosis) {
   std::string text;
-  if (diagnosis.verdict() == Verdict::clean) text += "**Clean.**\n\n";
-  if (diagnosis.verdict() == Verdict::incomplete) {
-    text += fmt::format("**Incomplete:** {}, and no fault until there.\n\n",
-                        markdown_cell(progress_text(diagnosis.completeness)));
-  }
+  if (diagnosis.verdict() != Verdict::fault)
+    text += fmt::format("**Verdict:** {}.\n\n", markdown_cell(verdict_words(diagnosis)));
+  if (!diagnosis.unread.empty()) text += fmt::format("**Not read:** {}\n\n", markdown_cell(unread_text(diagnosis)));
+  if (diagnosis.completeness.interrupted)
+    text += fmt::format("**Reached:** {}\n\n", markdown_cell(progress_text(diagnosis.completeness)));
   if (diagnosis.root_cause) {
     const Fault& cause = diagnosis.faults.at(*diagnosis.root_cause);
     text += fmt::format("**{}** {}: {}\n\n**Fix:** {}\n\n", cause.fault_class, markdown_cell(place_of(cause)),
@@ -287,7 +348,9 @@ std::string diagnosis_markdown(const Diagnosis& diagnosis) {
   for (const Warning& warning : diagnosis.warnings)
     text +=
         fmt::format("\n**{}**: {} {}\n", warning.kind, markdown_cell(warning.summary), markdown_cell(warning.advice));
-  text += fmt::format("\n{}.\n", markdown_cell(coverage_text(diagnosis.recomputation)));
+  text += fmt::format("\n{}.\n", markdown_cell(coverage_text(diagnosis)));
+  if (const std::string gaps = gaps_text(diagnosis); !gaps.empty())
+    text += fmt::format("\nNot judged: {}.\n", markdown_cell(gaps));
   text += checks_markdown(diagnosis);
   for (const RunNote& note : diagnosis.notes)
     text += fmt::format("\n- {}", markdown_cell(note.tensor.empty() ? note.text : note.tensor + ": " + note.text));

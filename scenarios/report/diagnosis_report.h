@@ -23,8 +23,17 @@ std::string notes_text(const Diagnosis& diagnosis, const Terminal& terminal);
 
 std::string diagnosis_markdown(const Diagnosis& diagnosis);
 
-/// "412 ops done again from their inputs, 99.998 % of 1234567 elements explained by rounding".
-std::string coverage_text(const Recomputation& made);
+/// "412 of 430 outputs recomputed, 99.998 % of 1234567 elements explained by rounding".
+std::string coverage_text(const Diagnosis& diagnosis);
+/// Without a fault: "clean, every output recomputed, 28 tokens", "no fault found, 6 of 348 outputs could not be
+/// judged", "damaged, 2 parts could not be read", "nothing to judge: ...".
+std::string verdict_words(const Diagnosis& diagnosis);
+/// Green for clean, red for a fault or damage, yellow for what was not judged.
+Ink verdict_ink(const Diagnosis& diagnosis);
+/// The three most frequent reasons why outputs could not be judged; empty where all were.
+std::string gaps_text(const Diagnosis& diagnosis);
+/// The parts that could not be read, the first few.
+std::string unread_text(const Diagnosis& diagnosis);
 /// Why a fault is told: "because of kv-scale-locked in ...", or that nothing led to it.
 std::string reason_text(const Diagnosis& diagnosis, std::size_t fault);
 /// "412 of 900 ops are there, the last is 2/0/3/mlp_act": how far an interrupted recording got.

@@ -51,12 +51,11 @@ std::string place_html(const std::string& place) {
 
 std::string heading_html(const scenarios::Analysis& analysis) {
   const Diagnosis& diagnosis = analysis.diagnosis;
-  const std::string verdict =
-      diagnosis.verdict() == Verdict::clean        ? "<span class=\"good\">clean</span>"
-      : diagnosis.verdict() == Verdict::incomplete ? "<span class=\"bad\">incomplete</span>"
-      : diagnosis.root_cause
-          ? fmt::format("<span class=\"bad\">{}</span>", safe(diagnosis.faults.at(*diagnosis.root_cause).fault_class))
-          : "<span class=\"bad\">a fault without a root cause</span>";
+  const bool good = diagnosis.verdict() == Verdict::clean;
+  const std::string words = diagnosis.verdict() != Verdict::fault ? std::string(name(diagnosis.verdict()))
+                            : diagnosis.root_cause ? diagnosis.faults.at(*diagnosis.root_cause).fault_class
+                                                   : std::string("a fault without a root cause");
+  const std::string verdict = fmt::format("<span class=\"{}\">{}</span>", good ? "good" : "bad", safe(words));
   const RecordingCounts& counts = analysis.counts;
   const std::string made = analysis.dumped() ? std::string("of a dump")
                                              : fmt::format("recorded {} by nanscope {}", safe(analysis.info.created),
@@ -87,8 +86,8 @@ std::string others_html(const Diagnosis& diagnosis, bool roots) {
 
 std::string cause_html(const Diagnosis& diagnosis) {
   std::string html = "<div class=\"card\"><dl>";
-  if (diagnosis.faults.empty())
-    html += item_html("Result", fmt::format("No fault found in {}.", counted(diagnosis.spread.tokens, "token")));
+  if (diagnosis.faults.empty()) html += item_html("Verdict", safe(verdict_words(diagnosis)));
+  if (!diagnosis.unread.empty()) html += item_html("Not read", safe(unread_text(diagnosis)));
   if (diagnosis.completeness.interrupted) html += item_html("Cut off", safe(progress_text(diagnosis.completeness)));
   if (diagnosis.root_cause) {
     const Fault& fault = diagnosis.faults.at(*diagnosis.root_cause);
@@ -101,7 +100,9 @@ std::string cause_html(const Diagnosis& diagnosis) {
         item_html("Spread", fmt::format("{}{} of {} hold a NaN or an Inf", diagnosis.spread.at_least ? "at least " : "",
                                         diagnosis.spread.bad_tokens, counted(diagnosis.spread.tokens, "token")));
   }
-  html += item_html("Coverage", safe(coverage_text(diagnosis.recomputation)));
+  html += item_html("Coverage", safe(coverage_text(diagnosis)));
+  html += item_html("Unjudged", safe(gaps_text(diagnosis)));
+  html += item_html("Next", safe(diagnosis.coverage.next_step));
   for (const Warning& warning : diagnosis.warnings) {
     html += item_html("Warning", fmt::format("{}: {}<br><span class=\"dim\">{}</span>", safe(warning.kind),
                                              safe(warning.summary), safe(warning.advice)));

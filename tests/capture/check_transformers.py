@@ -50,7 +50,7 @@ def ask(nanscope, dump, timeout):
         return None, f"exit {run.returncode}: {said[-1] if said else 'nothing said'}"
     try:
         answer = json.loads(run.stdout)
-        if answer["verdict"] not in ("clean", "fault", "incomplete"):
+        if answer["verdict"] not in ("clean", "fault", "no-fault-found"):
             return None, f"verdict {answer['verdict']!r}"
         if (answer["root_cause"] is not None) != (answer["verdict"] == "fault"):
             return None, "root_cause and verdict contradict each other"

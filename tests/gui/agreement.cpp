@@ -197,7 +197,7 @@ class Agreement {
   void check_clipped() {
     const Result<Ledger> ledger = make_ledger(run_);
     ASSERT_TRUE(ledger) << ledger.error().message;
-    if (facts_.recording() == nullptr && story_->clean()) {
+    if (facts_.recording() == nullptr && story_->healthy()) {
       EXPECT_TRUE(ledger->below.empty()) << ledger->headline;
     }
     for (const std::size_t index : ledger->below) {

@@ -72,9 +72,9 @@ def test_steps_in_the_names_of_a_dict(faulty, healthy):
     assert found.root_cause.tensor.startswith("step_1/model.layers.0.input_layernorm")
 
 
-def test_what_is_healthy_is_clean(healthy):
+def test_no_fault_is_found_in_a_healthy_dump(healthy):
     found = nanscope.diagnose(healthy)
-    assert (found.verdict, found.root_cause, found.faults, found.place, found.fix) == ("clean", None, (), None, None)
+    assert (found.verdict, found.root_cause, found.faults, found.place, found.fix) == ("no-fault-found", None, (), None, None)
     assert found.front is None
 
 

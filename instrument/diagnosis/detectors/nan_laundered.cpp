@@ -11,7 +11,7 @@
 namespace nanscope {
 namespace {
 
-using Rows = std::vector<std::uint8_t>;  // one a row; bits would be slow
+using BadRows = std::vector<std::uint8_t>;  // one a row; bits would be slow
 
 /// Ops that cannot lose a NaN of their row: whatever they do with a number, NaN stays NaN.
 bool keeps_nan(const Op& op) {
@@ -43,7 +43,7 @@ bool carries(std::string_view role) {
          role != "temperature";
 }
 
-/// Rows of NaN of one step, through what was not dumped.
+/// BadRows of NaN of one step, through what was not dumped.
 class NanRows {
  public:
   NanRows(Survey& survey, StepId step) : survey_(survey), run_(survey.run()), content_(run_.content(step)) {}
@@ -80,7 +80,7 @@ class NanRows {
     if ((op.kind == OpKind::kv_store || unseen) && out.known) stored(op, out, one);
     // Which experts are chosen are integers.
     if (!keeps_nan(op) || out.tokens <= 0 || out.stated || out.format == Format::i32) return;
-    Rows inherited;
+    BadRows inherited;
     std::map<std::size_t, const Tensor*> from_input;  // the first input of NaN, by row
     for (const Input& input : op.inputs) {
       const Tensor* in = run_.tensor(input.tensor);
@@ -137,8 +137,8 @@ class NanRows {
     std::sort(one.rows.begin(), one.rows.end());
   }
 
-  Rows rows_of(const Tensor& tensor) {
-    Rows bad;
+  BadRows rows_of(const Tensor& tensor) {
+    BadRows bad;
     for (const Health& row : run_.rows(tensor)) bad.push_back(row.nan > 0 ? 1 : 0);
     return bad;
   }
@@ -146,7 +146,7 @@ class NanRows {
   Survey& survey_;
   RunView& run_;
   const StepContent& content_;
-  std::map<TensorId, Rows> nan_;
+  std::map<TensorId, BadRows> nan_;
 };
 
 }  // namespace

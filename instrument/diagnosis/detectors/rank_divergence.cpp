@@ -155,8 +155,8 @@ const Tensor& culprit(const Survey& survey, std::span<const Pair> pairs, const P
 /// "bit 27 of [2,5]" where one bit of one element differs.
 std::string flipped_bit(RunView& run, const Pair& pair) {
   if (pair.elements != 1) return {};
-  const Result<TensorData> a = run.read(*pair.a, pair.row, 1);
-  const Result<TensorData> b = run.read(*pair.b, pair.row, 1);
+  const Fact<TensorData> a = run.read(*pair.a, pair.row, 1);
+  const Fact<TensorData> b = run.read(*pair.b, pair.row, 1);
   if (!a || !b) return {};
   const std::uint32_t bits = a->code(0, pair.channel) ^ b->code(0, pair.channel);
   if (!std::has_single_bit(bits)) return {};

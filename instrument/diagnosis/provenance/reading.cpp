@@ -70,7 +70,7 @@ bool has_values(Facts& facts, const Tensor& tensor, std::int64_t row) {
 std::optional<std::uint32_t> code_at(Facts& facts, const Tensor& tensor, std::int64_t row, std::int64_t channel) {
   if (!tensor.known || tensor.stated || row < 0 || row >= tensor.tokens) return std::nullopt;
   if (channel < 0 || channel >= tensor.channels) return std::nullopt;
-  const Result<TensorData> data = facts.run.read(tensor, row, 1);
+  const Fact<TensorData> data = facts.run.read(tensor, row, 1);
   return data && channel < data->count() ? std::optional(data->code(channel)) : std::nullopt;
 }
 

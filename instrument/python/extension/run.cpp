@@ -184,7 +184,7 @@ Elements elements(Run& run, TensorId id) {
     }
     auto read = view.read(tensor, 0, tensor.tokens);
     throw_if(open.check());
-    if (!read) throw Failure(open.target() + ": " + place_of(view, tensor) + ": " + read.error().message);
+    if (!read) throw Failure(open.target() + ": " + place_of(view, tensor) + ": " + read.error().text);
     return elements_of(std::move(read->bytes));
   });
 }

@@ -16,7 +16,9 @@ from __future__ import annotations
 from types import ModuleType
 
 from ._bits import Neighbour, Number, Rounding, bits
-from ._diagnosis import Check, Completeness, Diagnosis, Event, Fault, LeftOut, Note, Recomputation, Spread, Warned
+from ._diagnosis import (
+    Check, Completeness, Coverage, Diagnosis, Event, Fault, Gap, LeftOut, Note, Recomputation, Spread, UnreadPart, Warned,
+)
 from ._formats import Format, formats
 from ._front import Front, FrontRow
 from ._nanscope import Error, __version__
@@ -24,9 +26,9 @@ from ._run import Input, Op, Request, Run, RunInfo, Span, Step, Tensor, UnreadWa
 from ._scan import Health, scan
 
 __all__ = [
-    "Check", "Completeness", "Diagnosis", "Error", "Event", "Fault", "Format", "Front", "FrontRow", "Health", "Input",
-    "LeftOut", "Neighbour", "Note", "Number", "Op", "Recomputation", "Request", "Rounding", "Run", "RunInfo", "Span",
-    "Spread", "Step", "Tensor", "UnreadWarning", "Warned", "__version__", "bits", "capture", "diagnose", "formats", "open",
+    "Check", "Completeness", "Coverage", "Diagnosis", "Error", "Event", "Fault", "Format", "Front", "FrontRow", "Gap", "Health",
+    "Input",    "LeftOut", "Neighbour", "Note", "Number", "Op", "Recomputation", "Request", "Rounding", "Run", "RunInfo", "Span",
+    "Spread", "Step", "Tensor", "UnreadPart", "UnreadWarning", "Warned", "__version__", "bits", "capture", "diagnose", "formats", "open",
     "scan",
 ]
 

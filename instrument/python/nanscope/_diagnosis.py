@@ -98,7 +98,7 @@ class LeftOut:
 
 @dataclasses.dataclass(frozen=True)
 class Recomputation:
-    """What was done again from its inputs."""
+    """Outputs that were recomputed from their inputs."""
 
     ops: int
     ops_with_inputs: int
@@ -108,8 +108,36 @@ class Recomputation:
 
 
 @dataclasses.dataclass(frozen=True)
+class Gap:
+    """Outputs that were not judged, and why."""
+
+    reason: str
+    outputs: int
+    example: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """How much of a run was judged: an output counts if it was recomputed from its inputs and compared."""
+
+    outputs: int
+    judged: int
+    unknown_names: int
+    gaps: tuple[Gap, ...]  #: the most frequent first
+    next_step: Optional[str]  #: the one that would judge most of the rest
+
+
+@dataclasses.dataclass(frozen=True)
+class UnreadPart:
+    """A tensor or a file that could not be read."""
+
+    name: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Note:
-    """What was not understood or not read."""
+    """A name or a file that was not understood or not read."""
 
     tensor: Optional[str]
     text: str
@@ -120,7 +148,7 @@ class Diagnosis:
     """What is wrong with a run, where, why, and what to do. str() of it is what `nanscope diagnose` prints."""
 
     target: str
-    verdict: str  #: "clean", "fault" or "incomplete"
+    verdict: str  #: "fault", "damaged", "clean", "no-fault-found" or "nothing-to-judge"
     root_cause: Optional[Fault]  #: the root that reaches the output first
     faults: tuple[Fault, ...]  #: in order of execution
     chain: tuple[Event, ...]  #: in order of execution
@@ -129,6 +157,8 @@ class Diagnosis:
     warnings: tuple[Warned, ...]
     completeness: Completeness
     recomputation: Recomputation
+    coverage: Coverage
+    unread: tuple[UnreadPart, ...]  #: parts that could not be read
     notes: tuple[Note, ...]
     _document: Mapping[str, Any] = dataclasses.field(repr=False, compare=False)
     _analysis: Optional[_nanscope.Analysis] = dataclasses.field(default=None, repr=False, compare=False)
@@ -177,8 +207,8 @@ class Diagnosis:
 def diagnosis_of(document: Mapping[str, Any], analysis: Optional[_nanscope.Analysis]) -> Diagnosis:
     if document.get("verdict") == "error":
         raise _nanscope.Error(str(document.get("error")))
-    if document.get("schema") != "nanscope.diagnosis/2":
-        raise _nanscope.Error(f"not a diagnosis: schema {document.get('schema')!r}, expected 'nanscope.diagnosis/2'")
+    if document.get("schema") != "nanscope.diagnosis/3":
+        raise _nanscope.Error(f"not a diagnosis: schema {document.get('schema')!r}, expected 'nanscope.diagnosis/3'")
     faults = tuple(_fault(one) for one in document["faults"])
     root = document["root_cause"]
     made = document["recomputation"]
@@ -195,6 +225,10 @@ def diagnosis_of(document: Mapping[str, Any], analysis: Optional[_nanscope.Analy
         recomputation=_made(
             Recomputation, {**made, "not_recomputed": tuple(_made(LeftOut, one) for one in made["not_recomputed"])}
         ),
+        coverage=_made(
+            Coverage, {**document["coverage"], "gaps": tuple(_made(Gap, one) for one in document["coverage"]["gaps"])}
+        ),
+        unread=tuple(_made(UnreadPart, one) for one in document["unread"]),
         notes=tuple(_made(Note, one) for one in document["notes"]),
         _document=document,
         _analysis=analysis,

@@ -64,9 +64,11 @@ class DiagnoseDumps : public Command {
 
 TEST_F(DiagnoseDumps, OneTargetIsOneDiagnosis) {
   const auto clean = json("diagnose clean", 0);
-  EXPECT_EQ(clean["schema"], "nanscope.diagnosis/2");
+  EXPECT_EQ(clean["schema"], "nanscope.diagnosis/3");
   EXPECT_EQ(clean["target"], "clean");
-  EXPECT_EQ(clean["verdict"], "clean");
+  EXPECT_EQ(clean["verdict"], "no-fault-found");
+  EXPECT_EQ(clean["coverage"]["outputs"], 4);
+  EXPECT_EQ(clean["coverage"]["judged"], 3);
   const auto faulty = json("diagnose one", 1);
   EXPECT_EQ(faulty["verdict"], "fault");
   EXPECT_EQ(faulty["root_cause"]["class"], "weight-corruption");
@@ -77,7 +79,7 @@ TEST_F(DiagnoseDumps, SeveralTargetsAreOneDocument) {
   const auto document = json("diagnose clean one", 1);
   EXPECT_EQ(document["schema"], "nanscope.diagnoses/1");
   ASSERT_EQ(document["targets"].size(), 2U);
-  EXPECT_EQ(document["targets"][0]["verdict"], "clean");
+  EXPECT_EQ(document["targets"][0]["verdict"], "no-fault-found");
   EXPECT_EQ(document["targets"][1]["verdict"], "fault");
 }
 
@@ -106,7 +108,8 @@ TEST_F(DiagnoseDumps, BriefIsALineATarget) {
   const Output output = run("diagnose clean one --brief");
   EXPECT_EQ(output.code, 1);
   EXPECT_EQ(std::count(output.out.begin(), output.out.end(), '\n'), 2) << output.out;
-  EXPECT_THAT(output.out, AllOf(StartsWith("clean: clean: "), HasSubstr("\none: weight-corruption in ")));
+  EXPECT_THAT(output.out, AllOf(StartsWith("clean: no fault found in 2 tokens; 1 of 4 outputs could not be judged\n"),
+                                HasSubstr("\none: weight-corruption in ")));
   const Output one = run("diagnose one --brief");
   EXPECT_THAT(one.out, AllOf(StartsWith("Verdict   one: weight-corruption"), HasSubstr("\nPlace     "),
                              HasSubstr("\nCause     "), HasSubstr("\nFix       ")));

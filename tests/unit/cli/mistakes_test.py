@@ -211,7 +211,7 @@ ANSWERED = [
     ("diagnose dump --counterfactuals", 1, "No counterfactuals: nanscope cannot rerun a dump."),
     ("diagnose small.nanscope --counterfactuals", 0, "none: the run as recorded is healthy"),
     ("run library", 0, "1 of 1 scenarios as expected"),
-    ("diagnose library", 0, "library: clean"),
+    ("diagnose library", 3, "library: nothing to judge"),
     ("report attached.nanscope -o /dev/stdout", 0, "No counterfactuals: nanscope cannot rerun a dump."),
     ("report dump -o /dev/stdout", 0, "<h2>But for which setting?</h2>"),
 ]

@@ -58,7 +58,7 @@ def text_problems(text, what):
 
 def problems(arguments, done, kind):
     what = " ".join(str(one)[:60] for one in arguments)
-    if done.returncode not in (0, 1, 2):
+    if done.returncode not in (0, 1, 2, 3):
         yield f"{what}: exit code {done.returncode}: {done.stderr[-300:]!r}"
     try:
         out, err = done.stdout.decode(), done.stderr.decode()

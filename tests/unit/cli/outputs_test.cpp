@@ -122,7 +122,7 @@ TEST_F(Outputs, OfTwoWritersOneWins) {
       ASSERT_EQ(std::system(line.c_str()), 0);
       const std::string codes = read("code.1") + read("code.2") + read("code.3");
       EXPECT_THAT(codes, HasSubstr("0")) << command;
-      EXPECT_EQ(run("diagnose won.nanscope --brief").code, 0) << command;
+      EXPECT_THAT(run("diagnose won.nanscope --brief").code, ::testing::AnyOf(0, 3)) << command;
     }
   }
 }
@@ -154,7 +154,7 @@ TEST_F(Outputs, ALiveRecordingIsNotReplaced) {
   started.send(SIGCONT);
   started.send(SIGTERM);
   EXPECT_EQ(started.wait(), 143) << "the first one went on";
-  EXPECT_EQ(run("diagnose long.nanscope --brief --no-recompute").code, 1);
+  EXPECT_EQ(run("diagnose long.nanscope --brief --no-recompute").code, 3);
 }
 
 TEST_F(Outputs, ARunWaitsAWhileForAnotherIntoItsFile) {

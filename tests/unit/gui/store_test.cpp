@@ -121,7 +121,7 @@ TEST_F(StoreTest, KeepsTheMapAndTheStory) {
   ASSERT_TRUE(all[0].result) << all[0].result.error().message;
   EXPECT_EQ(static_cast<const RunMap&>(**all[0].result).columns, 4);
   ASSERT_TRUE(all[1].result) << all[1].result.error().message;
-  EXPECT_FALSE(static_cast<const Story&>(**all[1].result).excluded.empty());
+  EXPECT_FALSE(static_cast<const Story&>(**all[1].result).coverage.empty());
 }
 
 TEST_F(StoreTest, WhatMayWaitComesAfterWhatAnAnswerCauses) {

@@ -34,8 +34,12 @@ std::vector<Diagnosed> four() {
   faulty.root_cause = 0;
   Diagnosis clean;
   clean.target = "good";
+  clean.coverage.outputs = clean.coverage.judged = 10;
   Diagnosis cut;
   cut.target = "cut.nanscope";
+  cut.spread.tokens = 3;
+  cut.coverage.outputs = 12;
+  cut.coverage.judged = 12;
   cut.completeness = {12, 90, true, "0/0/1/attn_norm"};
   return {{.target = "dumps/a b", .diagnosis = faulty, .error = {}, .accepted = {2}},
           {.target = "good", .diagnosis = clean, .error = {}},
@@ -45,12 +49,17 @@ std::vector<Diagnosed> four() {
 
 TEST(Diagnoses, WhatIsAcceptedDoesNotFail) {
   std::vector<Diagnosed> all = four();
-  EXPECT_TRUE(failed(all[0]));
-  EXPECT_FALSE(failed(all[1]));
-  EXPECT_TRUE(failed(all[2])) << "it could not be read";
-  EXPECT_TRUE(failed(all[3])) << "it was cut off";
+  EXPECT_EQ(outcome_of(all[0]), TargetOutcome::fault);
+  EXPECT_EQ(outcome_of(all[1]), TargetOutcome::passed);
+  EXPECT_EQ(outcome_of(all[2]), TargetOutcome::unreadable);
+  EXPECT_EQ(outcome_of(all[3]), TargetOutcome::not_judged) << "it was interrupted";
   all[0].accepted = {0, 1, 2};
-  EXPECT_FALSE(failed(all[0]));
+  EXPECT_EQ(outcome_of(all[0]), TargetOutcome::passed);
+  all[1].diagnosis->coverage.judged = 4;
+  all[1].min_coverage = 0.5;
+  EXPECT_EQ(outcome_of(all[1]), TargetOutcome::not_judged) << "less was judged than was asked for";
+  all[1].diagnosis->unread = {{"elements.bin", "the elements have another hash"}};
+  EXPECT_EQ(outcome_of(all[1]), TargetOutcome::unreadable);
 }
 
 TEST(Diagnoses, AreOneDocumentOfJUnit) {
@@ -60,13 +69,13 @@ TEST(Diagnoses, AreOneDocumentOfJUnit) {
   EXPECT_THAT(xml, HasSubstr("<error message=\"gone: no such file\"/>"));
   EXPECT_THAT(xml, HasSubstr("What is &lt;wrong&gt;."));
   EXPECT_THAT(xml, HasSubstr("accepted: saturation in k_cache"));
-  EXPECT_THAT(xml, HasSubstr("12 of 90 ops are there"));
+  EXPECT_THAT(xml, HasSubstr("the recording ended before the run did"));
 }
 
 TEST(Diagnoses, OneTargetIsItsDiagnosis) {
   const std::vector<Diagnosed> all = four();
   const json one = json::parse(json_of(std::span(all).first(1)));
-  EXPECT_EQ(one["schema"], "nanscope.diagnosis/2");
+  EXPECT_EQ(one["schema"], "nanscope.diagnosis/3");
   EXPECT_EQ(one["root_cause"]["class"], "f16-overflow");
   EXPECT_EQ(one["accepted"], json::array({2}));
   const json unread = json::parse(json_of(std::span(all).subspan(2, 1)));
@@ -79,7 +88,7 @@ TEST(Diagnoses, SeveralAreOneDocumentOfJson) {
   EXPECT_EQ(all["schema"], "nanscope.diagnoses/1");
   std::vector<std::string> verdicts;
   for (const json& one : all["targets"]) verdicts.push_back(one["verdict"]);
-  EXPECT_EQ(verdicts, (std::vector<std::string>{"fault", "clean", "error", "incomplete"}));
+  EXPECT_EQ(verdicts, (std::vector<std::string>{"fault", "clean", "error", "no-fault-found"}));
 }
 
 /// The members that SARIF 2.1.0 (OASIS, 2020) requires, and those that code hosts read.
@@ -104,7 +113,7 @@ TEST(Diagnoses, AreSarifForCodeHosts) {
   EXPECT_FALSE(root.contains("suppressions"));
   EXPECT_EQ(run["results"][1]["level"], "warning") << "a consequence";
   EXPECT_EQ(run["results"][2]["suppressions"][0]["kind"], "external");
-  EXPECT_EQ(run["results"][3]["ruleId"], "recording-incomplete");
+  EXPECT_EQ(run["results"][3]["ruleId"], "not-judged");
   EXPECT_EQ(run["invocations"][0]["executionSuccessful"], false);
   EXPECT_EQ(run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"], "gone: no such file");
 }

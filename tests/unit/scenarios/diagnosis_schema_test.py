@@ -68,7 +68,7 @@ class Schema(unittest.TestCase):
                 document, _ = diagnose(path)
                 self.check(document)
                 verdicts.add(document["verdict"])
-        self.assertEqual(verdicts, {"clean", "fault"})
+        self.assertEqual(verdicts, {"no-fault-found", "fault"})
 
     def test_dumps(self):
         dumps = sorted(path for path in (ROOT / "tests/golden/dumps").iterdir())

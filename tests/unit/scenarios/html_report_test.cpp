@@ -95,8 +95,10 @@ TEST(HtmlReport, WhatWasCutOffIsNotClean) {
   scenarios::Analysis analysis;
   analysis.target = "run.nanscope";
   analysis.diagnosis.completeness = {12, 90, true, "0/0/1/attn_norm"};
+  analysis.diagnosis.spread.tokens = 3;
+  analysis.diagnosis.coverage.outputs = analysis.diagnosis.coverage.judged = 12;
   const std::string html = html_report(analysis, nullptr, {});
-  EXPECT_THAT(html, HasSubstr(">incomplete<"));
+  EXPECT_THAT(html, HasSubstr("the recording ended before the run did"));
   EXPECT_THAT(html, HasSubstr("12 of 90 ops are there, the last is 0/0/1/attn_norm"));
   EXPECT_THAT(html, Not(HasSubstr(">clean<")));
 }
@@ -105,8 +107,9 @@ TEST(HtmlReport, ACleanRunSaysSo) {
   scenarios::Analysis analysis;
   analysis.target = "run.nanscope";
   analysis.diagnosis.spread.tokens = 31;
+  analysis.diagnosis.coverage.outputs = analysis.diagnosis.coverage.judged = 31;
   const std::string html = html_report(analysis, nullptr, {});
-  EXPECT_THAT(html, HasSubstr("No fault found in 31 tokens."));
+  EXPECT_THAT(html, HasSubstr("clean, every output was recomputed and explained, 31 tokens"));
   EXPECT_THAT(html, Not(HasSubstr("But for which setting?")));
 }
 

@@ -90,7 +90,7 @@ TEST(Judge, WhatWasCutOffIsNotClean) {
   analysis.diagnosis.completeness.interrupted = true;
   const auto missed = judge(scenario, analysis);
   ASSERT_EQ(missed.size(), 1u);
-  EXPECT_EQ(to_string(missed.front()), "verdict: expected clean, found incomplete");
+  EXPECT_EQ(to_string(missed.front()), "verdict: expected clean, found interrupted");
 }
 
 TEST(Judge, PlacesMatchByTheirParts) {

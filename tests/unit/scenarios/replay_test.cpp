@@ -117,7 +117,7 @@ TEST_F(Replay, RemakesTensorsAndRefusesThoseThatAreNotTheRecordedOnes) {
   ASSERT_TRUE(logits.has_value()) << logits.error().message;
   ReplayTensors tensors(*bench_, recording);
   const auto data = tensors.fetch(logits->id);
-  ASSERT_TRUE(data.has_value()) << data.error().message;
+  ASSERT_TRUE(data.has_value()) << data.error().text;
   EXPECT_EQ(data->tokens, logits->tokens);
   EXPECT_NE(data->value(0, 0), data->value(0, 0)) << "the poisoned request's logits are NaN";
   const auto norm = find(recording, "0/0/0/attn_norm.out");
@@ -130,7 +130,7 @@ TEST_F(Replay, RemakesTensorsAndRefusesThoseThatAreNotTheRecordedOnes) {
   ReplayTensors wrong(*bench_, changed);
   const auto refused = wrong.fetch(norm->id);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_THAT(refused.error().message, HasSubstr("the recording has"));
+  EXPECT_THAT(refused.error().text, HasSubstr("the recording has"));
   fs::remove(copy);
 }
 

@@ -113,7 +113,10 @@ scenarios::Analysis small_analysis() {
                                {"saturation", Checked::excluded, "the largest share of codes at the top is 1 %"},
                                {"rank-divergence", Checked::not_in_dump, "one rank: dump all of them"},
                                {"weight-corruption", Checked::not_looked_at, "model.safetensors could not be read"}};
-  analysis.diagnosis.recomputation = {90, 100, 5000, 4999, {{"1/0/1/router.out", "no weight was dumped"}}};
+  analysis.diagnosis.recomputation = {90, 1, 5000, 4999, {{"1/0/1/router.out", "no weight was dumped"}}};
+  analysis.diagnosis.coverage.outputs = 91;
+  analysis.diagnosis.coverage.judged = 90;
+  analysis.diagnosis.coverage.gaps = {{"no weight was dumped", 1, "1/0/1/router.out"}};
   analysis.diagnosis.warnings = {{"headroom-falling", fault.where, fault.tensor, {}, "It falls.", "Watch it.", 2}};
   analysis.diagnosis.notes = {{"blob.bin", "is of no format that is known"}};
   analysis.digest = 0;
@@ -188,6 +191,8 @@ TEST(Report, TheAnswerIsFirstAndFiveLines) {
       "42.55: 448 x 0.05359 = 24.01 is the largest that fits; 256 values are cut off in 1 store of request 2";
   RunContext context = small_context();
   context.missed.clear();
+  analysis.diagnosis.coverage.judged = 91;
+  analysis.diagnosis.coverage.gaps.clear();
   const Terminal terminal{.width = 100, .utf8 = true, .color = false};
   const Answer short_answer = answer(analysis, context, terminal);
   const std::vector<std::string> lines = lines_of(short_answer.text);
@@ -216,12 +221,13 @@ TEST(Report, AHealthyRunSaysWhatItsVerdictRestsOn) {
   analysis.diagnosis.root_cause.reset();
   RunContext context = small_context();
   context.missed.clear();
+  analysis.diagnosis.coverage.judged = 91;
+  analysis.diagnosis.coverage.gaps.clear();
   const Terminal terminal{.width = 100, .utf8 = true, .color = false};
   EXPECT_EQ(answer(analysis, context, terminal).text,
-            "Verdict   small: clean, no fault found in 28 tokens; as expected\n"
-            "Checked   1 of 4 classes excluded, 1 cannot be told from what is there, 1 not looked at\n"
-            "Coverage  90 ops done again from dumped inputs, 99.98 % of 5000 elements explained by rounding; 1 op\n"
-            "          not\n");
+            "Verdict   small: clean, every output was recomputed and explained, 28 tokens; as expected\n"
+            "Coverage  91 of 91 outputs recomputed, 99.98 % of 5000 elements explained by rounding\n"
+            "Checked   1 of 4 classes excluded, 1 cannot be told from what is there, 1 not looked at\n");
 }
 
 TEST(Report, FrontShowsTheWorstOfSeveralTokens) {
@@ -275,19 +281,22 @@ TEST(Report, WhyMarksTheOrigin) {
 TEST(Report, CleanStatesItsCoverage) {
   Diagnosis diagnosis;
   diagnosis.spread.tokens = 31;
-  diagnosis.recomputation = {90, 100, 5000, 4999, {}};
+  diagnosis.recomputation = {90, 0, 5000, 4999, {}};
+  diagnosis.coverage.outputs = diagnosis.coverage.judged = 90;
   const std::string text = diagnosis_text(diagnosis, {});
-  EXPECT_NE(text.find("Clean: no fault found in 31 tokens."), std::string::npos) << text;
-  EXPECT_NE(text.find("90 ops done again"), std::string::npos) << text;
+  EXPECT_NE(text.find("clean, every output was recomputed and explained, 31 tokens"), std::string::npos) << text;
+  EXPECT_NE(text.find("90 of 90 outputs recomputed"), std::string::npos) << text;
   EXPECT_NE(text.find("99.98 % of 5000 elements"), std::string::npos) << text;
 }
 
 TEST(Report, WhatWasCutOffIsNotClean) {
   Diagnosis diagnosis;
   diagnosis.completeness = {12, 90, true, "0/0/1/attn_norm"};
+  diagnosis.spread.tokens = 3;
+  diagnosis.coverage.outputs = diagnosis.coverage.judged = 12;
   const std::string text = diagnosis_text(diagnosis, {.width = 160});
-  EXPECT_EQ(text.find("Clean"), std::string::npos) << text;
-  EXPECT_NE(text.find("Incomplete"), std::string::npos) << text;
+  EXPECT_EQ(text.find("clean"), std::string::npos) << text;
+  EXPECT_NE(text.find("the recording ended before the run did"), std::string::npos) << text;
   EXPECT_NE(text.find("12 of 90 ops are there, the last is 0/0/1/attn_norm"), std::string::npos) << text;
 }
 

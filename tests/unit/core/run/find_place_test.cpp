@@ -43,7 +43,7 @@ class DumpedRun final : public MemoryRun {
 
  protected:
   std::vector<Health> read_rows(const Tensor&) override { return {}; }
-  Result<TensorData> read_elements(const Tensor&, std::int64_t, std::int64_t) override { return fail("not here"); }
+  Fact<TensorData> read_elements(const Tensor&, std::int64_t, std::int64_t) override { return absent("not here"); }
 
  private:
   void add_op(const std::string& name, std::optional<std::int64_t> layer, OpKind kind) {

@@ -135,9 +135,9 @@ class DumpGraph final : public nanscope::MemoryRun {
     }
     return rows;
   }
-  Result<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) override {
+  Fact<TensorData> read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) override {
     const auto data = data_.find(tensor.id);
-    if (data == data_.end()) return fail("not there");
+    if (data == data_.end()) return absent("not there");
     const std::size_t width = static_cast<std::size_t>(tensor.channels) * nanscope::info(tensor.format).storage_bytes();
     TensorData out{tensor.format, count, tensor.channels, {}};
     const auto begin =

@@ -121,8 +121,8 @@ TEST(Grammar, ARowWithoutALegalTokenIsFullyMasked) {
 }
 
 TEST(Grammar, ProbabilitiesOfLegalTokensAreJudgedByTheirNumbers) {
-  EXPECT_TRUE(guided(0.2F, R"({"legal":5,"masked":true})").verdict() == Verdict::clean);
-  EXPECT_TRUE(guided(0.2F, R"({"legal":0,"masked":false})").verdict() == Verdict::clean);
+  EXPECT_TRUE(guided(0.2F, R"({"legal":5,"masked":true})").healthy());
+  EXPECT_TRUE(guided(0.2F, R"({"legal":0,"masked":false})").healthy());
   EXPECT_THAT(classes(guided(kNan, R"({"legal":3,"masked":true})")), ElementsAre("invalid-op", "argmax-nan-fallback"));
 }
 
@@ -165,8 +165,8 @@ TEST(Weights, AFlippedExponentBitIsOneElementBeyondAllOthers) {
 }
 
 TEST(Weights, AnOutlierThatTrainingCouldHaveMadeOrThatNothingFeltIsClean) {
-  EXPECT_TRUE(projections(0.1, 100, 100).verdict() == Verdict::clean);  // a thousand times the others
-  EXPECT_TRUE(projections(0.1, 1e6F, 1).verdict() == Verdict::clean);   // the token's x was 0 there
+  EXPECT_TRUE(projections(0.1, 100, 100).healthy());  // a thousand times the others
+  EXPECT_TRUE(projections(0.1, 1e6F, 1).healthy());   // the token's x was 0 there
 }
 
 TEST(Weights, CodesWithoutTheirScaleAreKnownByTheirLargestValue) {
@@ -178,8 +178,8 @@ TEST(Weights, CodesWithoutTheirScaleAreKnownByTheirLargestValue) {
 }
 
 TEST(Weights, ALargeLayerThatIsNoCodesOrIsNotFarFromOthersIsClean) {
-  EXPECT_TRUE(projections(80, 447, 3000).verdict() == Verdict::clean);
-  EXPECT_TRUE(projections(4, 448, 3000).verdict() == Verdict::clean);  // 40 times the others: a gain that models have
+  EXPECT_TRUE(projections(80, 447, 3000).healthy());
+  EXPECT_TRUE(projections(4, 448, 3000).healthy());  // 40 times the others: a gain that models have
 }
 
 }  // namespace

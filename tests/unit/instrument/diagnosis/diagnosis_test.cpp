@@ -75,16 +75,16 @@ TEST(Diagnose, HealthyRunsAreClean) {
   CascadeOptions options;
   options.image = false;
   SmallCascade within(options);
-  EXPECT_EQ(diagnosis_of(within.builder).verdict(), Verdict::clean);
+  EXPECT_TRUE(diagnosis_of(within.builder).healthy());
   options = {};
   options.locked = false;
   options.one_pass = false;
   SmallCascade per_request(options);
-  EXPECT_EQ(diagnosis_of(per_request.builder).verdict(), Verdict::clean);
+  EXPECT_TRUE(diagnosis_of(per_request.builder).healthy());
   options.format = Format::bf16;
   SmallCascade unquantized(options);
   const Diagnosis found = diagnosis_of(unquantized.builder);
-  EXPECT_EQ(found.verdict(), Verdict::clean);
+  EXPECT_TRUE(found.healthy());
   EXPECT_EQ(found.root_cause, std::nullopt);
   EXPECT_EQ(found.spread.bad_tokens, 0);
 }
@@ -106,8 +106,8 @@ TEST(Diagnose, JsonIsTheSchema) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   EXPECT_THAT(keys, ElementsAre("schema", "target", "verdict", "root_cause", "faults", "chain", "checks", "spread",
-                                "warnings", "completeness", "recomputation", "notes"));
-  EXPECT_EQ(json["schema"], "nanscope.diagnosis/2");
+                                "warnings", "completeness", "recomputation", "coverage", "unread", "notes"));
+  EXPECT_EQ(json["schema"], "nanscope.diagnosis/3");
   EXPECT_EQ(json["target"], "here");
   EXPECT_EQ(json["verdict"], "fault");
   EXPECT_EQ(json["root_cause"]["class"], "kv-scale-locked");
@@ -120,10 +120,10 @@ TEST(Diagnose, JsonIsTheSchema) {
   EXPECT_NO_THROW(static_cast<void>(json.dump()));
 }
 
-TEST(Diagnose, JsonOfACleanRunHasNulls) {
+TEST(Diagnose, JsonOfAnEmptyRunHasNulls) {
   RunBuilder b;
   const nlohmann::ordered_json json = to_json(diagnosis_of(b));
-  EXPECT_EQ(json["verdict"], "clean");
+  EXPECT_EQ(json["verdict"], "nothing-to-judge");
   EXPECT_TRUE(json["root_cause"].is_null());
   EXPECT_TRUE(json["spread"]["first_bad_tensor"].is_null());
   EXPECT_TRUE(json["completeness"]["expected"].is_null());

@@ -144,10 +144,10 @@ Status MemoryRun::status() const {
   return {};
 }
 
-Result<TensorData> MemoryTensors::fetch(std::int64_t tensor) {
+Fact<TensorData> MemoryTensors::fetch(std::int64_t tensor) {
   ++fetches;
   const auto found = data.find(tensor);
-  if (found == data.end()) return fail("not there");
+  if (found == data.end()) return absent("not there");
   return found->second;
 }
 

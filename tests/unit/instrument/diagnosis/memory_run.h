@@ -54,7 +54,7 @@ class MemoryTensors final : public TensorSource {
  public:
   std::map<std::int64_t, TensorData> data;
   int fetches = 0;
-  Result<TensorData> fetch(std::int64_t tensor) override;
+  Fact<TensorData> fetch(std::int64_t tensor) override;
 };
 
 /// An input of an op: a tensor, or a weight by name.

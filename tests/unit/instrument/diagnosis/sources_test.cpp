@@ -33,10 +33,10 @@ TEST(CachedTensors, AsksOnceAndRemembersFailures) {
   MemoryTensors source;
   source.data[1] = {Format::e4m3, 1, 2, {std::byte{1}, std::byte{2}}};
   CachedTensors cache(source);
-  EXPECT_NE(cache.fetch(1), nullptr);
-  EXPECT_NE(cache.fetch(1), nullptr);
-  EXPECT_EQ(cache.fetch(2), nullptr);
-  EXPECT_EQ(cache.fetch(2), nullptr);
+  EXPECT_TRUE(cache.fetch(1));
+  EXPECT_TRUE(cache.fetch(1));
+  EXPECT_FALSE(cache.fetch(2));
+  EXPECT_FALSE(cache.fetch(2));
   EXPECT_EQ(source.fetches, 2);
 }
 
@@ -53,14 +53,16 @@ TEST(CachedTensors, DropsTheOldestBeyondItsBudget) {
   EXPECT_EQ(source.fetches, 3);
   cache.fetch(2);
   EXPECT_EQ(source.fetches, 4);
-  EXPECT_EQ(held->count(), 4);
+  EXPECT_EQ((*held)->count(), 4);
 }
 
 TEST(CachedTensors, RefusesFewerBytesThanTheShapeSays) {
   MemoryTensors source;
   source.data[1] = {Format::f32, 2, 2, std::vector<std::byte>(15)};
   CachedTensors cache(source);
-  EXPECT_EQ(cache.fetch(1), nullptr);
+  const auto data = cache.fetch(1);
+  ASSERT_FALSE(data);
+  EXPECT_EQ(data.error().why, Unknown::unreadable);
 }
 
 TEST(Evidence, TextOfNumbersThatAreNoNumbers) {
@@ -167,9 +169,9 @@ TEST(StoredTensors, SayWhatWasNotCaptured) {
   SmallCascade made;
   const Recording recording = recorded(made, false);
   StoredTensors tensors(recording);
-  const Result<TensorData> data = tensors.fetch(1);
+  const Fact<TensorData> data = tensors.fetch(1);
   ASSERT_FALSE(data.has_value());
-  EXPECT_EQ(data.error().message, "tensor 1: its elements were not captured");
+  EXPECT_EQ(data.error().text, "tensor 1: its elements were not captured");
   EXPECT_FALSE(tensors.fetch(123456).has_value());
 }
 

@@ -68,7 +68,7 @@ TEST(Warnings, HealthyKeysGiveNone) {
   for (int step = 0; step < 5; ++step)
     add_keys(dump, step, spread(512, 10.0F + 0.2F * static_cast<float>(step % 2)), 0.05F);
   EXPECT_THAT(kinds_of(dump), IsEmpty());
-  EXPECT_TRUE(diagnosis_of(dump).verdict() == Verdict::clean);
+  EXPECT_TRUE(diagnosis_of(dump).healthy());
 }
 
 /// Headroom 448 x 0.05 / absmax: 5.6, 3.73, 2.49, 1.66; 1.5 times less a step, so that ln 1.66 / ln 1.5 = 1.25 are
@@ -79,7 +79,7 @@ TEST(Warnings, FallingHeadroomIsFollowedToItsEnd) {
   for (int step = 0; step < 4; ++step, absmax *= 1.5F) add_keys(dump, step, spread(512, absmax), 0.05F);
   const Diagnosis diagnosis = diagnosis_of(dump);
   ASSERT_THAT(kinds_of(dump), ElementsAre("headroom-falling"));
-  EXPECT_TRUE(diagnosis.verdict() == Verdict::clean);
+  EXPECT_TRUE(diagnosis.healthy());
   const Warning& warning = diagnosis.warnings.front();
   EXPECT_EQ(warning.tensor, "step_3/model.layers.0.self_attn.k_cache");
   EXPECT_NEAR(std::get<double>(*find(warning.evidence, "headroom")), 448 * 0.05 / 13.5, 1e-6);
@@ -104,7 +104,7 @@ TEST(Warnings, RoomThatIsUsedUpIsSaid) {
   add_keys(dump, 0, spread(512, 10), 0.05F);
   add_keys(dump, 1, spread(512, 448 * 0.05F / 1.05F), 0.05F);
   EXPECT_THAT(kinds_of(dump), ElementsAre("clipping-near"));
-  EXPECT_TRUE(diagnosis_of(dump).verdict() == Verdict::clean);
+  EXPECT_TRUE(diagnosis_of(dump).healthy());
 }
 
 TEST(Warnings, ScalesOfTheirOwnTensorLeaveNoRoomByDesign) {
@@ -124,7 +124,7 @@ TEST(Warnings, AnOutlierThatOwnsTheScaleIsSaid) {
   keys[77] = 4000;
   add_keys(dump, 0, keys, 4000.0F / 448);
   const Diagnosis diagnosis = diagnosis_of(dump);
-  EXPECT_TRUE(diagnosis.verdict() == Verdict::clean);
+  EXPECT_TRUE(diagnosis.healthy());
   ASSERT_THAT(kinds_of(dump), ElementsAre("outlier-owns-scale"));
   EXPECT_NEAR(std::get<double>(*find(diagnosis.warnings[0].evidence, "ratio")), 8000, 150);
 }
@@ -133,7 +133,7 @@ TEST(Warnings, AnOutlierThatOwnsTheScaleIsSaid) {
 TEST(Warnings, CodesThatNobodyUsesAreSaid) {
   MemoryDump dump;
   add_keys(dump, 0, spread(512, 0.1F), 1);
-  EXPECT_TRUE(diagnosis_of(dump).verdict() == Verdict::clean);
+  EXPECT_TRUE(diagnosis_of(dump).healthy());
   EXPECT_THAT(kinds_of(dump), ElementsAre("codes-unused"));
 }
 
@@ -183,7 +183,7 @@ TEST(Warnings, StopAtTheFirstFault) {
   bad[3] = NAN;
   dump.add("step_0/model.layers.0.mlp.down_proj.output", "f32", {8, 64}, wide(bad));
   add_keys(dump, 1, spread(512, 0.1F), 1);
-  EXPECT_FALSE(diagnosis_of(dump).verdict() == Verdict::clean);
+  EXPECT_FALSE(diagnosis_of(dump).healthy());
   EXPECT_THAT(kinds_of(dump), IsEmpty());
 }
 

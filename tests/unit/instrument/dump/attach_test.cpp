@@ -54,7 +54,7 @@ struct Reread {
 };
 
 std::vector<std::byte> bytes_of(RunView& run, const Tensor& tensor) {
-  Result<TensorData> data = run.read(tensor, 0, tensor.tokens);
+  Fact<TensorData> data = run.read(tensor, 0, tensor.tokens);
   return data ? std::move(data->bytes) : std::vector<std::byte>();
 }
 

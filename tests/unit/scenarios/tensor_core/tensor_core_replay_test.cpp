@@ -319,7 +319,7 @@ TEST_F(TensorCoreReplays, ElementsAreNotMadeAgainOnAnotherKindOfDevice) {
   ReplayTensors tensors(*bench, recorded.recording);
   const auto fetched = tensors.fetch(5);
   ASSERT_FALSE(fetched);
-  EXPECT_THAT(fetched.error().message, HasSubstr("whose bits"));
+  EXPECT_THAT(fetched.error().text, HasSubstr("whose bits"));
   const auto same_bench = Workbench::open("cuda", 1).value();
   ReplayTensors same_kind(*same_bench, recorded.recording);
   EXPECT_TRUE(same_kind.fetch(5));
