@@ -152,8 +152,7 @@ TEST(Story, StatesItsCoverage) {
   diagnosis.warnings.push_back({"headroom-falling", at(5, "kv_store"), "", {}, "it falls", "look", 2});
   const Story story = make_story(diagnosis);
   ASSERT_EQ(story.coverage.size(), 2U);
-  EXPECT_EQ(story.coverage[0],
-            "40 of 48 outputs recomputed, 99.8 % of 1000 elements explained by rounding");
+  EXPECT_EQ(story.coverage[0], "40 of 48 outputs recomputed, 99.8 % of 1000 elements explained by rounding");
   EXPECT_THAT(story.coverage[1], HasSubstr("8 (layer.0.attn): its mask was not dumped"));
   EXPECT_EQ(story.notes.size(), 1U);
   ASSERT_EQ(story.warnings.size(), 1U);
