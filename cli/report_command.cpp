@@ -206,7 +206,10 @@ int write_report(const ReportOptions& options, const Interrupt& interrupt) {
   const std::string html = report::html_report(*analysis, changes ? &*changes : nullptr, taken, left_out, section);
   if (const Status written = write_output(output, html, writing); !written) return complain(written.error().message);
   if (!is_stream(output)) print(one_line(output.string()) + '\n');
-  if (!interrupt.requested()) return kClean;
+  if (!interrupt.requested()) {
+    complain_unread(options.target, analysis->diagnosis);
+    return analysis->diagnosis.verdict() == Verdict::damaged ? kBadInput : kClean;
+  }
   complain(fmt::format("stopped after {} of {}: the page holds their results", changes->runs,
                        counted(changes->planned, "run")));
   return interrupt.code();
@@ -238,8 +241,9 @@ void add_report_command(CLI::App& app, Action& action) {
       "  nanscope report kv-scale-lock.nanscope --no-counterfactuals\n"
       "  nanscope report dump/ -o incident.html --policies\n"
       "\n"
-      "Exit codes: 0 the page is written, with or without a fault; 2 bad usage or bad input; 130 interrupted: after "
-      "the diagnosis, the page holds the counterfactuals so far.");
+      "Exit codes: 0 the page is written, with or without a fault; 2 bad usage or bad input, also where the page is "
+      "written and a part of the target could not be read; 130 interrupted: after the diagnosis, the page holds the "
+      "counterfactuals so far.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return write_report(*options, interrupt); }; });
 }

@@ -108,6 +108,10 @@ int explain(const WhyOptions& options, const Interrupt& interrupt) {
   } else {
     print_path(run, *path, options, interrupt);
   }
+  if (const auto unread = run.unread(); !unread.empty()) {
+    return complain(
+        fmt::format("{}: tensor {} could not be read: {}", options.target, unread.front().tensor, unread.front().text));
+  }
   return kClean;
 }
 

@@ -64,9 +64,6 @@ FIXTURES = {
 ONCE = r".* --counterfactuals"
 LANGUAGES = {"sh", "console", "python", "toml", "text"}  # each block of these pages needs one, so that no command hides
 
-# Records of measurements: their lines and commands stay as they were.
-MEASUREMENTS = {"docs/measurements.md", "docs/measurements-gpu.md"}
-
 
 class Block:
     def __init__(self, number, language):
@@ -262,7 +259,7 @@ class Commands(unittest.TestCase):
             for block in blocks:
                 mentioned += [(number, line.strip().lstrip("$ ")) for number, line in enumerate(block.lines, block.number + 1)
                               if re.match(r"\s*(\$ )?nanscope [a-z]", line)]
-            for number, code in mentioned if page not in MEASUREMENTS else []:
+            for number, code in mentioned:
                 words = re.split(r" -- | \| | # |[;>]", code)[0].split()[1:]
                 if not words or not re.fullmatch(r"[a-z]+", words[0]):
                     continue
@@ -310,8 +307,6 @@ class Pages(unittest.TestCase):
 
     def test_lines_are_short(self):
         for page in PAGES:
-            if page in MEASUREMENTS:
-                continue
             for number, line in split(page)[1]:
                 if len(line) > LINE and not unbreakable(line):
                     with self.subTest(f"{page}:{number}"):
