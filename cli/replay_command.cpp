@@ -122,6 +122,7 @@ int change(scenarios::Workbench& bench, const Recording& recording, scenarios::R
   const report::RunContext context{.command = "replay", .title = {}, .recording = options.output, .missed = {}};
   print(options.format == "json" ? report::dump_json(report::run_json(*after, context))
                                  : report::change_text(*before, *after, options.set, output_terminal()));
+  complain_unread(options.output, after->diagnosis);
   return code_of(after->diagnosis);
 }
 

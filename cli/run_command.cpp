@@ -99,6 +99,7 @@ int run_one(const scenarios::Scenario& scenario, const RunOptions& options, cons
   } else {
     print(report::run_text(run->analysis, context, output_terminal()));
   }
+  complain_unread(run->analysis.target, run->analysis.diagnosis);
   if (!judged) return code_of(run->analysis.diagnosis);
   return run->missed.empty() ? kClean : kFound;
 }

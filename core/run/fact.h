@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <tl/expected.hpp>
 #include <utility>
 
@@ -16,9 +15,6 @@ enum class Unknown : std::uint8_t {
   not_understood,  ///< it was read, and nanscope does not know what it means
   not_applicable,  ///< the question does not arise for this target
 };
-
-/// "absent", "unreadable", "not-understood", "not-applicable"
-std::string_view name(Unknown why);
 
 /// A reason in one line: what is missing, or the error, or what was found instead.
 struct NotKnown {
@@ -35,9 +31,6 @@ inline tl::unexpected<NotKnown> absent(std::string text) {
 }
 inline tl::unexpected<NotKnown> unreadable(std::string text) {
   return tl::unexpected(NotKnown{Unknown::unreadable, std::move(text)});
-}
-inline tl::unexpected<NotKnown> not_understood(std::string text) {
-  return tl::unexpected(NotKnown{Unknown::not_understood, std::move(text)});
 }
 
 /// The same as the error of an operation that cannot go on without it.

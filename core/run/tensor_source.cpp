@@ -62,18 +62,19 @@ std::string against_health(const TensorRow& row, std::span<const float> values) 
   // No health is taken of integers.
   if (!row.known || row.stated || row.format == Format::i32 || row.health.count != values.size()) return {};
   const Health found = health_of(values, 0);
-  const Health& told = row.health;
-  const auto count = [](std::string_view what, std::uint64_t recorded, std::uint64_t stored) {
-    return fmt::format("{} {} in its health, {} in its elements", what, recorded, stored);
+  const Health& recorded = row.health;
+  const auto count = [](std::string_view what, std::uint64_t in_health, std::uint64_t in_elements) {
+    return fmt::format("{} {} in its health, {} in its elements", what, in_health, in_elements);
   };
-  if (found.nan != told.nan) return count("NaN", told.nan, found.nan);
-  if (found.pos_inf != told.pos_inf) return count("+Inf", told.pos_inf, found.pos_inf);
-  if (found.neg_inf != told.neg_inf) return count("-Inf", told.neg_inf, found.neg_inf);
-  if (found.zero != told.zero) return count("zeros", told.zero, found.zero);
-  if (found.first_bad != told.first_bad) return "the first NaN or Inf is at another place in its elements";
-  if (found.finite() > 0 && (found.min != told.min || found.max != told.max || found.absmax != told.absmax)) {
-    return fmt::format("values from {:.9g} to {:.9g} in its health, {:.9g} to {:.9g} in its elements", told.min,
-                       told.max, found.min, found.max);
+  if (found.nan != recorded.nan) return count("NaN", recorded.nan, found.nan);
+  if (found.pos_inf != recorded.pos_inf) return count("+Inf", recorded.pos_inf, found.pos_inf);
+  if (found.neg_inf != recorded.neg_inf) return count("-Inf", recorded.neg_inf, found.neg_inf);
+  if (found.zero != recorded.zero) return count("zeros", recorded.zero, found.zero);
+  if (found.first_bad != recorded.first_bad) return "the first NaN or Inf is at another place in its elements";
+  if (found.finite() > 0 &&
+      (found.min != recorded.min || found.max != recorded.max || found.absmax != recorded.absmax)) {
+    return fmt::format("values from {:.9g} to {:.9g} in its health, {:.9g} to {:.9g} in its elements", recorded.min,
+                       recorded.max, found.min, found.max);
   }
   return {};
 }

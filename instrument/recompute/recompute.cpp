@@ -525,17 +525,17 @@ void Recomputer::run(std::span<const StepId> steps) {
         if (options_.stop.stop_requested()) return;
         if (out == nullptr || !out->known || op.kind == OpKind::parameter || out->count() == 0) continue;
         if (recipe == nullptr) {
-          not_recomputed_.push_back({id, "no recipe does it again"});
+          not_recomputed_.push_back({id, std::string(kNoRecipe)});
           continue;
         }
-        std::string why = "not all of its rows can be had";
+        std::string why(kRowsMissing);
         const OpForm form = form_of(op, *out);
         const auto before = judged_whole_.find(id);
         const bool again = before != judged_whole_.end() && before->second.form == form;
         auto judged = again ? before->second : judge(op, *out, form, {}, 0, &why);
         if (options_.stop.stop_requested()) return;
         if (!judged || judged->elements == 0) {
-          not_recomputed_.push_back({id, judged ? "none of its elements can be told" : why});
+          not_recomputed_.push_back({id, judged ? std::string(kNothingRecomputed) : why});
           continue;
         }
         by_tensor_[id] = results_.size();

@@ -7,6 +7,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -63,6 +64,11 @@ struct Recomputed {
   std::vector<RowDistance> distances;  ///< of the rows that were looked at, with Recomputer::Options::distances
   double share() const { return elements == 0 ? 1 : static_cast<double>(explained) / static_cast<double>(elements); }
 };
+
+/// Why an output was not recomputed, where its recipe gives no reason of its own.
+inline constexpr std::string_view kNoRecipe = "nanscope has no recipe for this op";
+inline constexpr std::string_view kRowsMissing = "not all of its rows are available";
+inline constexpr std::string_view kNothingRecomputed = "none of its elements could be recomputed";
 
 struct NotRecomputed {
   TensorId tensor = 0;

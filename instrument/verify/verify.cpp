@@ -62,8 +62,8 @@ class Verifier::Impl {
     if (!found) return tl::unexpected(found.error());
     const Tensor& out = **found;
     const Op* op = run_.maker(out);
-    if (op == nullptr || recipe_of(op->kind) == nullptr) return fail("no recipe does it again");
-    std::string why = "not all of its rows can be had";
+    if (op == nullptr || recipe_of(op->kind) == nullptr) return fail(std::string(kNoRecipe));
+    std::string why(kRowsMissing);
     const OpForm form = recomputer_.form_of(*op, out);
     auto made = recomputer_.predict(*op, out, form, first, count, &why);
     if (!made || made->columns != out.channels) return fail(std::move(why));
@@ -162,7 +162,7 @@ class Verifier::Impl {
         continue;
       }
       if (recipe_of(op.kind) == nullptr) {
-        skip({name, "no recipe does it again", op.name, out->role});
+        skip({name, std::string(kNoRecipe), op.name, out->role});
         continue;
       }
       check(op, step, *out, name);
@@ -170,12 +170,12 @@ class Verifier::Impl {
   }
 
   void check(const Op& op, const Step& step, const Tensor& out, const std::string& name) {
-    std::string why = "not all of its rows can be had";
+    std::string why(kRowsMissing);
     const OpForm form = recomputer_.form_of(op, out);
     auto judged = recomputer_.judge(op, out, form, {}, 0, &why);
     if (options_.stop.stop_requested()) return;
     if (!judged || (judged->elements == 0 && judged->not_finite.empty())) {
-      skip({name, judged ? "none of its elements can be told" : why, op.name, out.role});
+      skip({name, judged ? std::string(kNothingRecomputed) : why, op.name, out.role});
       return;
     }
     VerifiedOutput one;

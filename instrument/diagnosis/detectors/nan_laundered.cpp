@@ -43,7 +43,7 @@ bool carries(std::string_view role) {
          role != "temperature";
 }
 
-/// BadRows of NaN of one step, through what was not dumped.
+/// Rows of NaN of one step, through what was not dumped.
 class NanRows {
  public:
   NanRows(Survey& survey, StepId step) : survey_(survey), run_(survey.run()), content_(run_.content(step)) {}

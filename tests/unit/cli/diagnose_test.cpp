@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <array>
 #include <cmath>
@@ -55,6 +56,18 @@ class DiagnoseDumps : public Command {
     write_npy(name + "output.npy", 2, 4, out);
   }
 
+  void flip_a_bit_of(const std::string& recording, const std::string& tensor) {
+    sqlite3* database = nullptr;
+    ASSERT_EQ(sqlite3_open((folder_ / recording).c_str(), &database), SQLITE_OK);
+    const std::string sql =
+        "UPDATE chunks SET data = CAST(substr(data, 1, 4) || x'01' || substr(data, 6) AS BLOB) WHERE id IN "
+        "(SELECT id * 65536 FROM tensors WHERE name LIKE '" +
+        tensor + "')";
+    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(database);
+    EXPECT_EQ(sqlite3_changes(database), 1);
+    sqlite3_close(database);
+  }
+
   nlohmann::json json(const std::string& arguments, int code) {
     const Output output = run(arguments + " --format json");
     EXPECT_EQ(output.code, code) << arguments << '\n' << output.out << output.err;
@@ -102,6 +115,30 @@ TEST_F(DiagnoseDumps, ATargetThatCannotBeReadIsInTheDocumentAndHidesNoOther) {
   const Output text = run("diagnose absent one");
   EXPECT_EQ(text.code, 2);
   EXPECT_THAT(text.out, HasSubstr("weight-corruption"));
+}
+
+TEST_F(DiagnoseDumps, LessThanTheLeastCoverageIsNotJudged) {
+  EXPECT_EQ(run("diagnose clean --brief --min-coverage 0.75").code, 0) << "3 of 4 outputs are recomputed";
+  EXPECT_EQ(run("diagnose clean --brief --min-coverage 0.76").code, 3);
+  EXPECT_EQ(run("diagnose one --brief --min-coverage 1").code, 1) << "a fault comes first";
+  EXPECT_EQ(run("diagnose clean --min-coverage 1.5").code, 2);
+}
+
+/// A bit of the stored elements of an activation that was attached: a part that cannot be read, for every command.
+TEST_F(DiagnoseDumps, ElementsAgainstTheirHashAreDamage) {
+  ASSERT_EQ(run("attach one -o one.nanscope").code, 0);
+  flip_a_bit_of("one.nanscope", "%layers.0.input_layernorm.output%");
+  for (const std::string command : {"diagnose one.nanscope", "diagnose one.nanscope --format json",
+                                    "report one.nanscope -o page.html", "why one.nanscope"}) {
+    const Output output = run(command);
+    EXPECT_EQ(output.code, 2) << command;
+    EXPECT_THAT(output.err, HasSubstr("could not be read: one.nanscope: damaged: the elements of tensor")) << command;
+  }
+  const auto document = json("diagnose one.nanscope", 2);
+  EXPECT_EQ(document["verdict"], "damaged");
+  EXPECT_EQ(document["unread"].size(), 1U);
+  for (const auto& check : document["checks"]) EXPECT_NE(check["state"], "excluded") << check;
+  EXPECT_EQ(document["root_cause"]["class"], "weight-corruption") << "what was read is still judged";
 }
 
 TEST_F(DiagnoseDumps, BriefIsALineATarget) {

@@ -190,7 +190,7 @@ TEST_F(CheckedDump, ShowsWhereAServedRunLeftItsModel) {
   EXPECT_EQ(list.rows[0].place, "layer 1 softmax.probs, step 1") << "the furthest";
   list = make_verify_list(errors_, {VerifyFilter::not_checked, false}, {});
   EXPECT_EQ(list.rows.size(), 6U);
-  EXPECT_EQ(list.rows[0].because, "no recipe does it again");
+  EXPECT_EQ(list.rows[0].because, "nanscope has no recipe for this op");
 }
 
 TEST_F(CheckedDump, DoesAnOutputAgainWhenItIsLookedAt) {
@@ -213,7 +213,7 @@ TEST_F(CheckedDump, DoesAnOutputAgainWhenItIsLookedAt) {
 
   const SheetPair ids = pair("0/0/-/tokens", DifferenceUnit::bound);
   EXPECT_FALSE(ids.there);
-  EXPECT_EQ(ids.difference->words, "not done again: no recipe does it again");
+  EXPECT_EQ(ids.difference->words, "not done again: nanscope has no recipe for this op");
 }
 
 TEST_F(CheckedDump, ComparesAWeightInMemoryWithTheFiles) {

@@ -165,6 +165,32 @@ TEST(RecordingRun, APlaceWithoutAnElementMeansTheFirstBadOne) {
   EXPECT_EQ(place_text(path->hops.front().where), "1/0/1/kv_read.k_read[0,0]");
 }
 
+/// The hash agrees with the elements, the health does not: each figure of it that elements must have is changed in
+/// turn.
+TEST(StoredTensors, ElementsAgainstTheirHealthAreUnreadable) {
+  const auto changes = std::to_array<void (*)(Health&)>({
+      [](Health& health) { ++health.nan; },
+      [](Health& health) { ++health.pos_inf; },
+      [](Health& health) { ++health.neg_inf; },
+      [](Health& health) { ++health.zero; },
+      [](Health& health) { ++health.first_bad; },
+      [](Health& health) { health.min -= 1; },
+      [](Health& health) { health.max += 1; },
+      [](Health& health) { health.absmax += 1; },
+  });
+  for (std::size_t i = 0; i <= changes.size(); ++i) {
+    SmallCascade made;
+    TensorRow& row = made.builder.run.tensor_rows.front();
+    if (i < changes.size()) changes[i](row.health);
+    const std::int64_t id = row.id;
+    const Recording recording = recorded(made, true);
+    StoredTensors tensors(recording);
+    const Fact<TensorData> data = tensors.fetch(id);
+    ASSERT_EQ(data.has_value(), i == changes.size()) << i;
+    if (!data) EXPECT_EQ(data.error().why, Unknown::unreadable) << i;
+  }
+}
+
 TEST(StoredTensors, SayWhatWasNotCaptured) {
   SmallCascade made;
   const Recording recording = recorded(made, false);

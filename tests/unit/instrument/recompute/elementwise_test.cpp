@@ -208,7 +208,7 @@ TEST(RecomputeCopy, WhatCannotBeJudgedIsSaid) {
   EXPECT_EQ(again.result(narrow), nullptr);
   EXPECT_NE(again.why_not(narrow), "");
   EXPECT_EQ(again.result(nan), nullptr);
-  EXPECT_EQ(again.why_not(nan), "none of its elements can be told");
+  EXPECT_EQ(again.why_not(nan), "none of its elements could be recomputed");
 }
 
 /// Two layers of gelu(gate) times up; in the second, the product was left out.
