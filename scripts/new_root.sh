@@ -4,16 +4,18 @@
 
 # new_root RELEASE PACKAGE,...: makes a minimal system of a release (bookworm, trixie, noble) and prints its folder.
 new_root() {
-  local root mirror=${NANSCOPE_MIRROR:-http://deb.debian.org/debian} components=main log
+  local root mirror=${NANSCOPE_MIRROR:-http://deb.debian.org/debian} components=main log script=
   if [ "$1" = noble ]; then
     mirror=${NANSCOPE_UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}
     components=main,universe
   fi
+  # An older debootstrap knows no newer Ubuntu by name; all of them are made in one way.
+  if [ "$1" = noble ] && [ ! -e /usr/share/debootstrap/scripts/noble ]; then script=gutsy; fi
   root=$(mktemp -d)
   chmod 755 "$root"
   log=$(mktemp)
   if ! command -v debootstrap >/dev/null ||
-      ! debootstrap --variant=minbase --components=$components --include="$2" "$1" "$root" "$mirror" > "$log" 2>&1; then
+      ! debootstrap --variant=minbase --components=$components --include="$2" "$1" "$root" "$mirror" $script > "$log" 2>&1; then
     tail -5 "$log" >&2
     rm -rf "$root" "$log"
     return 1

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/dump/name_words.h"
 #include "core/dump/natural_order.h"
 
 namespace nanscope {
@@ -26,12 +27,39 @@ std::tuple<int, std::int64_t, int> place_in_pass(const TensorName& at) {
   return {at.order < 0 ? 0 : 2, 0, at.order};
 }
 
+/// Whether a part of a module's path is the word: "encoder" of "model.encoder.layers".
+bool in_path(std::string_view path, std::string_view word) {
+  for (const std::string_view part : split_text(path, '.')) {
+    if (part == word) return true;
+  }
+  return false;
+}
+
+/// Where a model has a decoder, its encoder is a tower with sequences of its own, and so is what attends from the one
+/// to the other. An encoder alone (BERT, ViT) is the model.
+void settle_towers(std::vector<DumpTensor>& tensors) {
+  constexpr std::string_view kCross[] = {"encoder_attn", "enc_dec_attention", "crossattention", "cross_attn",
+                                         "cross_attention"};
+  const auto has = [&](std::string_view word) {
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [&](const DumpTensor& one) { return one.at.tower.empty() && in_path(one.at.module, word); });
+  };
+  if (!has("encoder") || !has("decoder")) return;
+  for (DumpTensor& one : tensors) {
+    if (!one.at.tower.empty()) continue;
+    if (in_path(one.at.module, "encoder")) one.at.tower = "encoder";
+    for (const std::string_view word : kCross) {
+      if (in_path(one.at.module, word)) one.at.tower = "cross";
+    }
+  }
+}
+
 bool executes_before(const DumpTensor& a, const DumpTensor& b) {
   if (natural_less(folder_of(a), folder_of(b))) return true;
   if (natural_less(folder_of(b), folder_of(a))) return false;
   const auto key = [](const TensorName& at) {
     // Encoders of pictures and sound run before the language model, what predicts more tokens after it.
-    const int tower = at.tower.empty() ? 1 : at.tower == "mtp" ? 2 : 0;
+    const int tower = at.tower.empty() || at.tower == "cross" ? 1 : at.tower == "mtp" ? 2 : 0;
     return std::tuple(at.request.value_or(0), at.step.value_or(0), at.rank.value_or(0), tower);
   };
   if (key(a.at) != key(b.at)) return key(a.at) < key(b.at);
@@ -67,6 +95,7 @@ bool is_parameter(const DumpTensor& tensor) {
 }
 
 void sort_by_execution(std::vector<DumpTensor>& tensors, std::span<const std::int64_t> recorded) {
+  settle_towers(tensors);
   if (recorded.size() != tensors.size()) {
     std::stable_sort(tensors.begin(), tensors.end(), executes_before);
     return;

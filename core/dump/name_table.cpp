@@ -22,12 +22,15 @@ constexpr std::array kLayerModules = {
     ModulePattern{"in_proj_ba in_proj_z in_proj_a in_proj_b", "gdn_gate_proj", gemm, 201, "x", "gdn_gates"},
     ModulePattern{"q_a_proj", "q_a_proj", gemm, 200, "x", "q_a"},
     ModulePattern{"q_a_layernorm q_a_norm", "q_a_norm", layer_norm, 202, "q_a", "norm_out"},
-    ModulePattern{"q_proj q_b_proj wq query attn_q to_q qcur query_proj", "q_proj", gemm, 204, "x", "q"},
+    ModulePattern{"q_proj q_b_proj wq query attn_q self_attention.q enc_dec_attention.q to_q qcur query_proj", "q_proj",
+                  gemm, 204, "x", "q"},
     ModulePattern{"kv_a_proj_with_mqa kv_a_proj", "kv_a_proj", gemm, 206, "x", "kv_a"},
     ModulePattern{"kv_a_layernorm kv_a_norm", "kv_a_norm", layer_norm, 208, "kv_a", "norm_out"},
     ModulePattern{"kv_b_proj", "kv_b_proj", gemm, 210, "x", "kv"},
-    ModulePattern{"k_proj wk key attn_k to_k kcur key_proj", "k_proj", gemm, 212, "x", "k"},
-    ModulePattern{"v_proj wv value attn_v to_v vcur value_proj", "v_proj", gemm, 214, "x", "v"},
+    ModulePattern{"k_proj wk key attn_k self_attention.k enc_dec_attention.k to_k kcur key_proj", "k_proj", gemm, 212,
+                  "x", "k"},
+    ModulePattern{"v_proj wv value attn_v self_attention.v enc_dec_attention.v to_v vcur value_proj", "v_proj", gemm,
+                  214, "x", "v"},
     ModulePattern{"q_norm q_layernorm attn_q_norm", "q_norm", layer_norm, 220, "q", "norm_out"},
     ModulePattern{"k_norm k_layernorm attn_k_norm", "k_norm", layer_norm, 222, "k", "norm_out"},
     ModulePattern{"rotary_emb rope rotary rotary_pos_emb rotary_fn", "rope", rope, 230, "x", "rope"},
@@ -44,7 +47,8 @@ constexpr std::array kLayerModules = {
                   "inner_norm", layer_norm, 400, "attn_out", "norm_out"},
     ModulePattern{
         "o_proj wo out_proj attn_output attn.c_proj attention.dense self_attention.dense to_out to_out.0 "
-        "attention.output.dense attn.proj attn_out_proj linear_proj self_attention.proj o_b_proj attn_o dense_proj",
+        "attention.output.dense attn.proj attn_out_proj linear_proj self_attention.proj o_b_proj attn_o dense_proj "
+        "self_attention.o enc_dec_attention.o",
         "o_proj", gemm, 420, "attn_out", "out"},
     ModulePattern{"^self_attn ^attn ^attention ^self_attention ^linear_attn ^mixer", "self_attn", block, 440, "x",
                   "out", 190},
@@ -66,16 +70,16 @@ constexpr std::array kLayerModules = {
     ModulePattern{"mlp.topk moe.topk topk", "topk", dumped, 530, "router_logits", "router_weights"},
     ModulePattern{"gate_up_proj fused_gate_up w13 gate_up fused_fc ffn_gate_up", "gate_up_proj", gemm, 600, "x",
                   "gate_up"},
-    ModulePattern{"gate_proj w1 ffn_gate", "gate_proj", gemm, 600, "x", "gate"},
+    ModulePattern{"gate_proj w1 ffn_gate dense_relu_dense.wi_0", "gate_proj", gemm, 600, "x", "gate"},
     ModulePattern{"up_proj w3 ffn_up c_fc fc1 mlp_fc dense_h_to_4h intermediate.dense mlp.lin1 linear_fc1 "
-                  "mlp.fc_in",
+                  "mlp.fc_in dense_relu_dense.wi dense_relu_dense.wi_1",
                   "up_proj", gemm, 610, "x", "up"},
     ModulePattern{
         "act_fn act activation activation_fn gelu silu act_and_mul ffn_act ffn_silu "
         "intermediate_act_fn intermediate.intermediate_act_fn mlp.intermediate mlp.hidden intermediate ffn_gate_par",
         "act", activation, 620, "gate", "act"},
     ModulePattern{"down_proj w2 ffn_down mlp.c_proj fc2 dense_4h_to_h mlp.output.dense mlp.lin2 "
-                  "linear_fc2 mlp.fc_out output.dense mlp.proj mlp.down_proj",
+                  "linear_fc2 dense_relu_dense.wo mlp.fc_out output.dense mlp.proj mlp.down_proj",
                   "down_proj", gemm, 640, "act", "mlp_out"},
     ModulePattern{"experts shared_expert shared_experts switch_mlp", "experts", block, 660, "x", "mlp_out", 590},
     ModulePattern{"^mlp ^feed_forward ^ffn ^block_sparse_moe ^moe ffn_out", "mlp", block, 680, "x", "mlp_out", 510},

@@ -137,6 +137,14 @@ class PassBuilder {
   TensorId summed(TensorId embedded);
   TensorId layer(TensorId x);
   TensorId norm(std::string_view op, TensorId x);
+  TensorId norm_of(std::string_view op, TensorId x);
+  bool adds_in_norm() const;
+  struct Fused {
+    TensorId sum = 0;
+    TensorId normed = 0;
+  };
+  Fused fused_norm(std::string_view op, std::string_view sum_name, TensorId stream, TensorId branch,
+                   std::vector<Index> sums);
   /// `own_output`: what the module gave is the product, beside `more`.
   TensorId linear(std::string_view op, TensorId x, std::string_view role, const std::vector<Index>& more = {},
                   bool own_output = true);
@@ -192,6 +200,7 @@ class PassBuilder {
 
   // Of the pass at work.
   Frame frame_;
+  TensorId residual_ = 0;  ///< the stream that the next norm adds its input to; 0: its input is the stream
   std::int64_t first_tensor_ = 0;
   std::map<Scope, std::multimap<Key, Index>> members_;
   std::map<Scope, std::multimap<std::pair<std::string, Form>, Index>> roles_;

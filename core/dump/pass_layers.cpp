@@ -21,6 +21,7 @@ constexpr std::string_view kMixtureOps[] = {"router",     "router_logits", "rout
 }  // namespace
 
 void PassBuilder::build_tower(const std::string& name) {
+  residual_ = 0;
   scope_ = {name, {}, {}};
   for (const std::string_view role : {"tokens", "positions", "mask", "seq_lens", "query_start_loc", "query_lens",
                                       "past_length", "slot_mapping", "block_table", "inv_freq", "cos", "sin"}) {
@@ -120,10 +121,21 @@ TensorId PassBuilder::layer(TensorId x) {
     if (seen(op)) return norm(op, in);
     return after ? in : emit(std::string(op), OpKind::block, {{"x", in, {}}}, {"out"});
   };
-  TensorId branch = attention(normed("attn_norm", x));
+  const bool fused = residual_ != 0 || adds_in_norm();
+  TensorId normed_x = 0;
+  if (residual_ != 0) {
+    const Fused both = fused_norm("attn_norm", "residual_in", residual_, x, {});
+    x = both.sum;
+    normed_x = both.normed;
+  } else {
+    normed_x = normed("attn_norm", x);
+  }
+  TensorId branch = attention(normed_x);
   const TensorId attention_out = branch;
   TensorId middle = 0;
-  if (sandwich) {
+  if (fused) {
+    middle = x;  // until the norm, which adds the branch
+  } else if (sandwich) {
     if (seen("attn_post_norm")) branch = norm("attn_post_norm", branch);
     middle = residual("attn_residual", x, branch);
   } else {
@@ -133,7 +145,14 @@ TensorId PassBuilder::layer(TensorId x) {
   // Where the sum of both branches has a name they stand side by side, as in GPT-NeoX: the second one's norm reads what
   // the first one's does.
   const bool beside = seen("branch_sum") && !find("branch_sum", Port::output).empty();
-  branch = mlp(normed("mlp_norm", beside ? x : middle));
+  if (fused) {
+    std::vector<Index> sums = find("layer", Port::output, Form::value, 1);
+    const Fused both = fused_norm("mlp_norm", "attn_residual", x, branch, std::move(sums));
+    middle = both.sum;
+    branch = mlp(both.normed);
+  } else {
+    branch = mlp(normed("mlp_norm", beside ? x : middle));
+  }
   if (sandwich && seen("mlp_post_norm")) branch = norm("mlp_post_norm", branch);
   // What vLLM calls a layer's output is its MLP's, with the sum beside it.
   std::erase_if(outs, [&](Index index) {
@@ -144,6 +163,11 @@ TensorId PassBuilder::layer(TensorId x) {
   });
   for (const Index index : find("layer", Port::output, Form::value, 1)) {
     if (tensor(index).shape.size() <= 3) outs.push_back(index);
+  }
+  if (fused) {
+    for (const Index index : outs) copy(branch, index, "layer");
+    residual_ = middle;
+    return branch;
   }
   const bool norm_last = !sandwich && seen("mlp_post_norm");
   if (beside) {
@@ -157,8 +181,36 @@ TensorId PassBuilder::layer(TensorId x) {
   return out;
 }
 
-TensorId PassBuilder::norm(std::string_view op, TensorId x) {
-  Inputs inputs{{"x", input_of(op, x), {}}};
+/// Whether the layer's norms add the residual stream themselves, as vLLM's and SGLang's do: the second one has two
+/// inputs or outputs, or the layer gives its MLP's output and, as a second one, the stream before it.
+bool PassBuilder::adds_in_norm() const {
+  const auto given = [&](std::string_view op, Port port, int index) {
+    const std::vector<Index> all = find(op, port, Form::value, index);
+    return std::any_of(all.begin(), all.end(), [&](Index one) { return tensor(one).shape.size() <= 3; });
+  };
+  return seen("mlp_norm") && (given("mlp_norm", Port::input, 1) || given("mlp_norm", Port::output, 1));
+}
+
+/// A norm that adds a branch to the residual stream first: `normed` is of the sum, and the sum is its second output.
+/// Kernels that do so in place leave both results in what hooks see as inputs; such inputs are not what was read.
+PassBuilder::Fused PassBuilder::fused_norm(std::string_view op, std::string_view sum_name, TensorId stream,
+                                           TensorId branch, std::vector<Index> sums) {
+  const std::vector<Index> given = find(op, Port::input);
+  const std::vector<Index> outs = find(op, Port::output);
+  const bool in_place = !given.empty() && !outs.empty() && same_bytes(given.front(), outs.front());
+  if (!in_place) {
+    branch = input_of(op, branch);
+    stream = input_of(op, stream, 1);
+  }
+  for (const Index index : find(op, Port::output, Form::value, 1)) sums.insert(sums.begin(), index);
+  const TensorId sum = residual(sum_name, stream, branch, std::move(sums));
+  return {sum, norm_of(op, sum)};
+}
+
+TensorId PassBuilder::norm(std::string_view op, TensorId x) { return norm_of(op, input_of(op, x)); }
+
+TensorId PassBuilder::norm_of(std::string_view op, TensorId x) {
+  Inputs inputs{{"x", x, {}}};
   give_parameter(inputs, "weight", parameter(op, "weight"));
   give_parameter(inputs, "bias", parameter(op, "bias"));
   std::vector<Index> outs = find(op, Port::output);
@@ -391,7 +443,13 @@ void PassBuilder::give_experts(Inputs& inputs, std::int64_t experts) {
 }
 
 void PassBuilder::head(TensorId x) {
-  if (seen("final_norm")) x = norm("final_norm", x);
+  if (residual_ != 0) {
+    const TensorId stream = std::exchange(residual_, 0);
+    x = seen("final_norm") ? fused_norm("final_norm", "residual_out", stream, x, {}).normed
+                           : residual("residual_out", stream, x);
+  } else if (seen("final_norm")) {
+    x = norm("final_norm", x);
+  }
   if (!seen_any({"lm_head", "logits", "logits_processor"})) return;
   const TensorId logits = logits_of(x);
   for (const Index index : find("logits_processor", Port::output)) copy(logits, index, "logits_processor");

@@ -41,7 +41,8 @@ struct TensorName {
   std::optional<std::int64_t> step;
   std::optional<std::int64_t> rank;
   bool warm_up = false;  ///< of a pass whose answer nobody gets
-  std::string tower;     ///< "vision", "audio" or "mtp" (multi-token prediction); empty for the language model
+  std::string
+      tower;  ///< "vision", "audio", "mtp" (multi-token prediction), "encoder", "cross"; empty for the language model
   std::optional<std::int64_t> layer;
   std::optional<std::int64_t> expert;
   std::optional<std::int64_t> sequence;  ///< of several in the pass that the tensor is of

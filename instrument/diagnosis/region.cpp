@@ -250,14 +250,16 @@ class Describer {
     return {};
   }
 
-  /// What the tensor of another step, or of another layer, holds in the same place.
+  /// What the tensor of a step before, or of an op before in this one, holds in the same place. What comes behind may
+  /// hold it because it was copied from here.
   std::string other_step() {
     for (const Step& step : run_.steps()) {
       for (const Tensor& other : run_.content(step.id).tensors) {
         const Op* maker = run_.maker(other);
         const bool alike = other.known && other.id != out_.id && other.channels == out_.channels && maker != nullptr &&
                            maker->kind == op_.kind && (maker->name == op_.name || step.id == out_.step);
-        if (!alike || other.tokens < compared_.rows.back() + 1) continue;
+        const bool before = step.id < out_.step || (step.id == out_.step && other.op < op_.id);
+        if (!alike || !before || other.tokens < compared_.rows.back() + 1) continue;
         if (all_are([&](std::int64_t row) { return run_.row_values(other, row); }))
           return fmt::format("what {} holds there", survey_.facts.name_of(other));
       }

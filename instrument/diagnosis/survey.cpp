@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "instrument/diagnosis/region.h"
 #include "instrument/recompute/formats.h"
 
 namespace nanscope {
@@ -9,18 +10,48 @@ namespace {
 
 constexpr int kMostTried = 64;      ///< outputs that alternatives are tried on
 constexpr double kComesOut = 0.99;  ///< share of elements that an explanation leaves none but rounding of
+constexpr double kByChance = -6;    ///< decimal logarithm of the chance below which an explanation is shown
+
+/// Attention of a step whose rows nothing places: which keys of steps before it reads is not known. It is known where
+/// another layer's comes out as they are taken to stand.
+bool unplaced(Facts& facts, const Recomputer& recomputer, const Op& op) {
+  const auto over_keys = [](OpKind kind) {
+    return kind == OpKind::rope || kind == OpKind::attention_scores || kind == OpKind::softmax ||
+           kind == OpKind::attention || kind == OpKind::kv_read || kind == OpKind::attention_mix;
+  };
+  const Step* step = facts.run.step(op.step);
+  if (step == nullptr || step->placed || !over_keys(op.kind)) return false;
+  return std::none_of(recomputer.results().begin(), recomputer.results().end(), [&](const Recomputed& one) {
+    return one.step == op.step && facts.run.op(one.op)->kind == op.kind && !deviates(one);
+  });
+}
+
+/// A module of an unknown name and without a weight: that it computes its output of its input alone is a guess.
+bool guessed(Facts& facts, const Op& op) { return !op.by_name && facts.run.input(op, "weight") == nullptr; }
+
+/// A link between two modules that were dumped, where most of each wrong row is another: something that was not dumped
+/// may have been added on the way, as features of a picture are. It accuses only with what the rows hold instead.
+bool added_on_the_way(Survey& survey, const Op& op, const Deviation& found) {
+  const Tensor& out = *survey.run().tensor(found.tensor);
+  const Recomputed& result = found.result;
+  const auto bad = static_cast<std::int64_t>(result.bad_rows.size()) * out.channels;
+  if (op.kind != OpKind::copy || found.explanation() != nullptr) return false;
+  return 2 * (result.elements - result.explained) > bad && region_of(survey, found).content.empty();
+}
 
 }  // namespace
 
 const Recomputed* Deviation::explanation() const {
-  return !alternatives.empty() && alternatives.front().share() >= kComesOut ? &alternatives.front() : nullptr;
+  const auto shown = [](const Recomputed& one) { return one.share() >= kComesOut && one.log10_chance <= kByChance; };
+  const auto found = std::find_if(alternatives.begin(), alternatives.end(), shown);
+  return found == alternatives.end() ? nullptr : &*found;
 }
 
 const Recomputed* Deviation::rival() const {
   const Recomputed* best = explanation();
   if (best == nullptr) return nullptr;
-  const auto found = std::find_if(alternatives.begin() + 1, alternatives.end(), [&](const Recomputed& other) {
-    return other.share() >= best->share() - 0.002 && other.form.text != best->form.text;
+  const auto found = std::find_if(alternatives.begin(), alternatives.end(), [&](const Recomputed& other) {
+    return &other != best && other.share() >= best->share() - 0.002 && other.form.text != best->form.text;
   });
   return found == alternatives.end() ? nullptr : &*found;
 }
@@ -62,7 +93,9 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
     if (of_its_kind++ < kMostTried) found.alternatives = recomputer.alternatives(op, tensor, found.rows);
     // An op that comes out nowhere is not understood: only what explains it can accuse it.
     const Recomputed* best = found.explanation();
-    if (!understood && (best == nullptr || !best->form.fault)) {
+    const bool known =
+        understood && !guessed(facts, op) && !unplaced(facts, recomputer, op) && !added_on_the_way(survey, op, found);
+    if (!known && (best == nullptr || !best->form.fault)) {
       survey.not_understood.push_back(result.tensor);
       continue;
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "core/run/mask.h"
 #include "instrument/recompute/keys.h"
 
 namespace nanscope {
@@ -63,7 +64,6 @@ bool QueryMasks::add_bias(const AttentionOps& ops, const Step& step, std::size_t
 }
 
 std::vector<bool> QueryMasks::keys_shown(const Op& softmax, const Step& step, const Span& span, std::int64_t position) {
-  constexpr float kHidden = -1e4F;
   const Tensor* scores = run_.input(softmax, "scores");
   const bool there = scores != nullptr && scores->known && !scores->stated;
   const auto row = there ? run_.row_at(*scores, span, position) : std::nullopt;
@@ -73,7 +73,7 @@ std::vector<bool> QueryMasks::keys_shown(const Op& softmax, const Step& step, co
   // Masks hide by -Inf, or by one number that is as good as it; scores themselves may be large, too.
   float least = 0;
   for (const float value : *values) least = value < least ? value : least;
-  const float limit = least > kHidden ? -INFINITY : 0.99F * least;
+  const float limit = !hidden_by_mask(double{least}) ? -INFINITY : 0.99F * least;
   std::vector<bool> shown(static_cast<std::size_t>(span.first_token + span.rows), false);
   for (std::size_t column = 0; column < positions.size(); ++column) {
     const std::int64_t key = positions[column];

@@ -14,6 +14,8 @@
 /// whatever their order of sums.
 namespace nanscope {
 
+inline constexpr double kF32 = 0x1p-24;
+
 /// Relative error of one rounding to a format, 0 for integers.
 inline double roundoff(Format format) {
   if (format == Format::i32 || format == Format::int8) return 0;
@@ -26,6 +28,13 @@ inline double sum_error(std::int64_t terms, double u) {
   return kLambda * std::sqrt(static_cast<double>(terms) + 1) * u;
 }
 
+/// By how much two runs of one model may differ in a tensor that `depth` ops lead to, of the largest element of a row:
+/// each op rounds its result once to the format and sums up to `terms` products in f32, in each run, and errors of
+/// independent roundings grow as the root of their number (Higham and Mary, theorem 2.4).
+inline double rounding_between_runs(Format format, std::int64_t depth, std::int64_t terms) {
+  return 2 * std::sqrt(static_cast<double>(depth) + 1) * (roundoff(format) + sum_error(terms, kF32));
+}
+
 /// Absolute error of one rounding near zero: half of the smallest number that a format has.
 inline double least_error(Format format) {
   const FormatInfo& row = info(format);
@@ -36,7 +45,5 @@ inline double least_error(Format format) {
 inline double least_error_of_sum(Format format, std::int64_t products) {
   return least_error(format) + static_cast<double>(products) * 0x1p-149;
 }
-
-inline constexpr double kF32 = 0x1p-24;
 
 }  // namespace nanscope

@@ -144,6 +144,27 @@ std::vector<OpForm> faults_residual_add(Values&, const Op&, const Tensor&) {
 
 std::int64_t cost_residual_add(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out); }
 
+namespace {
+
+/// The two terms of a sum that was not dumped; empty where the tensor was, or is no sum.
+std::vector<Block> terms_of_unseen_sum(Values& values, const Op& op, std::string_view role, const Tensor& out,
+                                       std::int64_t first, std::int64_t count) {
+  RunView& run = values.run();
+  const Tensor* sum = run.input(op, role);
+  const Op* maker = sum != nullptr && !sum->known ? run.maker(*sum) : nullptr;
+  std::vector<Block> terms;
+  if (maker == nullptr || maker->kind != OpKind::residual_add) return terms;
+  std::string why;
+  for (const std::string_view term : {"a", "b"}) {
+    Block block;
+    if (!input_rows(values, *maker, term, out, first, count, block, why)) return {};
+    terms.push_back(std::move(block));
+  }
+  return terms;
+}
+
+}  // namespace
+
 bool predict_residual_add(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                           std::int64_t count, Prediction& into, std::string& why) {
   Block a;
@@ -160,10 +181,18 @@ bool predict_residual_add(Values& values, const Op& op, const Tensor& out, const
   into.resize(count, a.columns);
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
+  // A model with parallel branches adds these first, and the residual to their sum: which sum was rounded is unknown.
+  const std::vector<Block> terms = terms_of_unseen_sum(values, op, "a", out, first, count);
+  const bool three = terms.size() == 2 && terms[0].columns == a.columns && terms[1].columns == a.columns;
   for (std::size_t i = 0; i < a.value.size(); ++i) {
     const double value = left * double{a.value[i]} + right * double{b.value[i]};
     into.value[i] = static_cast<float>(value);
-    const double off = (a.error.empty() ? 0.0 : double{a.error[i]}) + (b.error.empty() ? 0.0 : double{b.error[i]});
+    double off = (a.error.empty() ? 0.0 : double{a.error[i]}) + (b.error.empty() ? 0.0 : double{b.error[i]});
+    if (three) {
+      const double other = double{b.value[i]};
+      off += 1.01 * (u + kF32) *
+             std::max(std::abs(double{terms[0].value[i]} + other), std::abs(double{terms[1].value[i]} + other));
+    }
     into.bound[i] = static_cast<float>(1.01 * u * std::abs(value) + kF32 * std::abs(value) + least_error(kept) + off);
   }
   return true;

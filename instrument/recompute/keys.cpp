@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/numbers/codec.h"
+#include "core/run/mask.h"
 #include "core/run/scale_grid.h"
 #include "core/run/scales.h"
 #include "instrument/recompute/attention_rows.h"
@@ -11,8 +12,6 @@
 
 namespace nanscope {
 namespace {
-
-constexpr float kHidden = -1e4F;  ///< masks hide by -Inf or by a number that is as good as it
 
 /// The row that holds a position in a step before, in the tensor of the same op and role.
 std::optional<std::pair<const Tensor*, std::int64_t>> in_steps_before(RunView& run, const Tensor& now, const Step& step,
@@ -378,7 +377,7 @@ std::optional<RowMask> row_mask(Values& values, const Op& op, const Step& step, 
   const bool binary = mask->format == Format::i32 || mask->format == Format::int8;
   for (std::int64_t column = 0; column < columns; ++column) {
     const auto i = static_cast<std::size_t>(column);
-    const bool hidden = binary ? line[column] == 0 : !(line[column] > kHidden);
+    const bool hidden = binary ? line[column] == 0 : hidden_by_mask(double{line[column]});
     out.visible[i] = (form.variant == kGivenMask ? true : out.visible[i]) && !hidden;
     if (!binary && line[column] != 0 && !hidden) {
       out.added.resize(positions.size(), 0.0F);

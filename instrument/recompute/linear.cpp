@@ -359,6 +359,10 @@ std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor& out) 
       info(weight->format).bits >= 16) {
     forms.push_back({.text = "x W' with x rounded to the weight's format", .variant = kRoundedOperand});
   }
+  if (const auto served = values.served_format(op, "weight")) {
+    forms.push_back({.text = fmt::format("x W' with W and b rounded to {} when they were loaded", name(*served)),
+                     .weight_as = *served});
+  }
   return forms;
 }
 
@@ -436,6 +440,10 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
   const auto offsets = bias != nullptr ? values.run().values(*bias) : nullptr;
   const bool biased = offsets && static_cast<std::int64_t>(offsets->size()) == linear.outputs;
   into.resize(count, linear.outputs);
+  const auto rounded_bias = [&](float value) {
+    const bool served = form.weight_as && info(*form.weight_as).bits >= 16;
+    return double{served ? decode(*form.weight_as, encode(*form.weight_as, value, Overflow::saturate)) : value};
+  };
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
   const double sums = sum_error(linear.inputs, form.variant == kHalfSums ? roundoff(Format::f16) : kF32);
@@ -455,7 +463,7 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
       const auto at = static_cast<std::size_t>(t * linear.outputs + n);
       const double w_norm = w_norms[static_cast<std::size_t>(n)];
       const double sum = double{made.sums[at]};
-      const double value = biased ? sum + double{(*offsets)[static_cast<std::size_t>(n)]} : sum;
+      const double value = biased ? sum + rounded_bias((*offsets)[static_cast<std::size_t>(n)]) : sum;
       into.value[at] = static_cast<float>(value);
       // Beside a large bias, what is expected is rounded too, and not always the same way.
       const double offset = biased ? u * std::abs(sum) + kF32 * std::abs(value) : 0;

@@ -1,9 +1,12 @@
 /// RMS, layer and l2 norms, over a row or over each head of it.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
+#include "core/numbers/codec.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
@@ -89,6 +92,15 @@ std::vector<OpForm> forms_layer_norm(Values& values, const Op& op, const Tensor&
       }
     }
   }
+  if (const auto served = values.served_format(op, "weight")) {
+    const std::size_t as_stored = forms.size();
+    for (std::size_t i = 0; i < as_stored; ++i) {
+      OpForm form = forms[i];
+      form.weight_as = *served;
+      form.text += fmt::format(", its weight rounded to {} when it was loaded", name(*served));
+      forms.push_back(std::move(form));
+    }
+  }
   return forms;
 }
 
@@ -147,6 +159,9 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
     why = "the shape of its weight is not that of its rows";
     return false;
   }
+  const auto loaded = [&](float value) {
+    return double{form.weight_as ? decode(*form.weight_as, encode(*form.weight_as, value, Overflow::saturate)) : value};
+  };
   into.resize(count, x.columns);
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
@@ -157,9 +172,9 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
       const Statistics s = statistics(x, t, begin, width, form);
       for (std::int64_t c = begin; c < begin + width; ++c) {
         const auto at = static_cast<std::size_t>(t * x.columns + c);
-        const double w = scale ? plus + double{(*scale)[static_cast<std::size_t>(c) % scale->size()]} : 1;
+        const double w = scale ? plus + loaded((*scale)[static_cast<std::size_t>(c) % scale->size()]) : 1;
         const double b =
-            offset && !offset->empty() ? double{(*offset)[static_cast<std::size_t>(c) % offset->size()]} : 0;
+            offset && !offset->empty() ? loaded((*offset)[static_cast<std::size_t>(c) % offset->size()]) : 0;
         const double normed = (double{x.row(t)[c]} - s.mean) * s.root;
         const double value = form.variant == kNotNormed ? double{x.row(t)[c]} : normed * w + b;
         into.value[at] = static_cast<float>(value);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/run/mask.h"
 #include "instrument/recompute/bounds.h"
 
 namespace nanscope {
@@ -18,7 +19,6 @@ constexpr std::int64_t kVerifiedRows = 32;               ///< that a form is hel
 constexpr std::size_t kSampleOps = 6;
 constexpr int kSampleReaders = 3;  ///< of ops that were not dumped: one that goes wrong is outvoted
 constexpr double kMostly = 0.5;    ///< of the elements: what it does is right, and something of it is not
-constexpr double kHiding = -1e4;   ///< a score at or below it stands for a key that a mask hides
 constexpr std::int64_t kChunk = std::int64_t{1} << 20;  ///< elements at a time
 
 /// `count` of `rows`, evenly, the first and the last among them.
@@ -33,6 +33,37 @@ std::vector<std::int64_t> spread(std::int64_t rows, std::int64_t count) {
     if (chosen.empty() || chosen.back() != row) chosen.push_back(row);
   }
   return chosen;
+}
+
+/// The module that a tensor is of, whatever its layer, step and rank.
+std::string without_numbers(std::string_view name) {
+  std::string left;
+  for (const char c : name) {
+    if (c < '0' || c > '9') left += c;
+  }
+  return left;
+}
+
+/// Kinds of ops that models with layers of several kinds do in several ways: with or without a rotation, over a window
+/// or over all keys.
+bool depends_on_layer(OpKind kind) {
+  return kind == OpKind::rope || kind == OpKind::attention_scores || kind == OpKind::softmax ||
+         kind == OpKind::attention || kind == OpKind::attention_mix;
+}
+
+/// Whether some layers of all are a pattern that a design has: every n-th, or all from some layer on, two at least.
+bool by_design(const std::set<std::int64_t>& some, const std::set<std::int64_t>& all) {
+  if (some.size() < 2 || some.size() >= all.size()) return false;
+  const std::vector<std::int64_t> at(some.begin(), some.end());
+  const std::int64_t period = at[1] - at[0];
+  std::set<std::int64_t> every;
+  for (const std::int64_t layer : all) {
+    if (layer >= at[0] % period && (layer - at[0]) % period == 0) every.insert(layer);
+  }
+  if (period > 1 && every == some) return true;
+  const std::set<std::int64_t> behind(all.lower_bound(at.front()), all.end());
+  const std::set<std::int64_t> before(all.begin(), all.upper_bound(at.back()));
+  return some == behind || some == before;
 }
 
 /// Runs of consecutive rows.
@@ -89,7 +120,10 @@ std::string Recomputer::group_of(const Op& op, const Tensor& out) const {
     const std::size_t end = name.find('_');
     if (end != std::string::npos) name = name.substr(end + 1);
   }
-  return fmt::format("{}|{}|{}|{}{}", nanscope::name(op.kind), name, out.role, circumstance(op), stated_apart(op));
+  std::string apart = stated_apart(op);
+  if (op.kind == OpKind::copy) apart += '|' + without_numbers(out.name);
+  if (op.layer && depends_on_layer(op.kind) && layers_apart_.contains(*op.layer)) apart += "|of layers apart";
+  return fmt::format("{}|{}|{}|{}{}", nanscope::name(op.kind), name, out.role, circumstance(op), apart);
 }
 
 /// What else makes an op one of a kind. A prefill goes over its own keys, before they are quantised or after, where a
@@ -368,7 +402,7 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
 }
 
 double distance_in_bounds(double value, double expected, double bound, Format format, bool hides) {
-  const bool hidden = hides && value <= kHiding;
+  const bool hidden = hides && hidden_by_mask(value);
   if (bound < 0 || !std::isfinite(value) || !std::isfinite(expected) || hidden)
     return std::numeric_limits<double>::quiet_NaN();
   const double largest = double{info(format).max_finite};
@@ -421,6 +455,7 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
       if (std::isnan(ratio)) continue;
       ++into.elements;
       into.bounds += bound;
+      into.distance += std::min(std::abs(value - expected), kFarthest * std::max(bound, std::abs(value)));
       largest_of_row = std::fmax(largest_of_row, ratio);
       const double distance = std::min(ratio, kFarthest);
       into.squares += distance * distance;
@@ -487,6 +522,27 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
   return possible ? std::optional(std::move(made)) : std::nullopt;
 }
 
+namespace {
+
+/// What explains wrong elements may do so by chance: where its bound is as wide as they are off, any number near them
+/// does. An element that is off by d on average lies within w of a number that has nothing to do with it in about w / d
+/// of the cases. w is the bound or, where the elements lie far nearer to the form than its bound, three times their
+/// mean distance from it. Elements are taken to be independent, and each form that was tried had its chance.
+void measure_chances(const Recomputed& healthy, std::vector<Recomputed>& tried) {
+  if (healthy.elements == 0) return;
+  const double off = healthy.distance / static_cast<double>(healthy.elements);
+  for (Recomputed& one : tried) {
+    if (one.elements == 0) continue;
+    const double within = std::min(one.bounds, 3 * one.distance) / static_cast<double>(one.elements);
+    const double each = off > 0 ? std::clamp(within / off, 1e-12, 1.0) : 1.0;
+    one.log10_chance = static_cast<double>(one.explained) * std::log10(each) +
+                       std::log10(static_cast<double>(std::max<std::size_t>(1, tried.size())));
+    one.log10_chance = std::min(0.0, one.log10_chance);
+  }
+}
+
+}  // namespace
+
 std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out,
                                                  const std::vector<std::int64_t>& rows) {
   const Recipe* recipe = recipe_of(op.kind);
@@ -507,12 +563,60 @@ std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out
   for (const OpForm& form : forms) {
     if (auto judged = judge(op, out, form, looked_at)) tried.push_back(std::move(*judged));
   }
+  if (const auto healthy = judge(op, out, chosen, looked_at)) measure_chances(*healthy, tried);
   std::stable_sort(tried.begin(), tried.end(),
                    [](const Recomputed& a, const Recomputed& b) { return a.share() > b.share(); });
   return tried;
 }
 
 void Recomputer::run(std::span<const StepId> steps) {
+  run_once(steps);
+  const std::set<std::int64_t> apart = layers_off();
+  if (apart.empty() || options_.forms || options_.stop.stop_requested()) return;
+  Recomputer other(facts_, values_.arithmetic(), options_);
+  other.layers_apart_ = apart;
+  other.run_once(steps);
+  if (!other.layers_off().empty() || other.off() >= off()) return;
+  layers_apart_ = apart;
+  forget_all();
+  run_once(steps);
+}
+
+std::size_t Recomputer::off() const {
+  return static_cast<std::size_t>(std::count_if(results_.begin(), results_.end(), deviates));
+}
+
+void Recomputer::forget_all() {
+  groups_.clear();
+  first_groups_.clear();
+  chosen_.clear();
+  grouped_.clear();
+  judged_whole_.clear();
+  results_.clear();
+  by_tensor_.clear();
+  not_recomputed_.clear();
+  values_.forget();
+}
+
+/// Layers whose attention comes out in none of the steps under the form of the others, where they are a pattern that a
+/// design has; else none.
+std::set<std::int64_t> Recomputer::layers_off() const {
+  std::map<std::int64_t, bool> any_right;
+  for (const Recomputed& result : results_) {
+    const Op* op = facts_.run.op(result.op);
+    if (op == nullptr || !op->layer || !depends_on_layer(op->kind)) continue;
+    any_right[*op->layer] = any_right[*op->layer] || !deviates(result);
+  }
+  std::set<std::int64_t> all;
+  std::set<std::int64_t> off;
+  for (const auto& [layer, right] : any_right) {
+    all.insert(layer);
+    if (!right) off.insert(layer);
+  }
+  return by_design(off, all) ? off : std::set<std::int64_t>{};
+}
+
+void Recomputer::run_once(std::span<const StepId> steps) {
   std::size_t total = 0;
   std::size_t done = 0;
   for (const StepId step : steps) total += facts_.run.content(step).ops.size();

@@ -55,7 +55,11 @@ struct Recomputed {
   std::int64_t rows = 0;       ///< looked at
   std::int64_t rows_in_all = 0;
   WorstElement worst;
-  double bounds = 0;                   ///< of all elements, summed
+  double bounds = 0;    ///< of all elements, summed
+  double distance = 0;  ///< |actual - expected| of all elements, summed
+  /// Of an explanation: the decimal logarithm of the chance that a form which is not the right one comes out so, for
+  /// any of those that were tried. 0: certain to happen.
+  double log10_chance = 0;
   double squares = 0;                  ///< of the distances in units of the bound, none counted as more than kFarthest
   std::vector<std::int64_t> bad_rows;  ///< with elements that are not explained
   /// Rows that hold a NaN or an Inf where what they are made of gives a number. Their elements are not judged: where
@@ -126,6 +130,9 @@ class Recomputer {
   /// computed on the way to something that was.
   void assume(const Op& op, const Tensor& out, const OpForm& form);
   void release(const Op& op, const Tensor& out);
+  /// Whether attention is done in a way of its own in a layer and in others like it: SmolLM3 and Llama 4 rotate nothing
+  /// in every fourth layer, Qwen2 has a window from some layer on.
+  bool layer_is_apart(std::int64_t layer) const { return layers_apart_.contains(layer); }
   Values& values() { return values_; }
   const StepsOfRanks& ranks();
   Facts& facts() { return facts_; }
@@ -140,6 +147,10 @@ class Recomputer {
     bool by_readers = false;  ///< not shown by outputs of its own
     bool open = false;        ///< nothing that was there when it was chosen shows the form
   };
+  void run_once(std::span<const StepId> steps);
+  void forget_all();
+  std::size_t off() const;
+  std::set<std::int64_t> layers_off() const;
   std::string group_of(const Op& op, const Tensor& out) const;
   std::string_view circumstance(const Op& op) const;
   bool plain_linear(const Op& op) const;
@@ -182,6 +193,7 @@ class Recomputer {
   std::unordered_map<OpId, std::pair<std::string, const Group*>> first_groups_;  ///< of an op's outputs, by name
   std::vector<std::string> chosen_;  ///< groups in the order in which they were given a form; some lost it again
   std::set<StepId> grouped_;
+  std::set<std::int64_t> layers_apart_;  ///< whose attention is done in a way of its own, by the model's design
   std::unordered_map<TensorId, Recomputed> judged_whole_;  ///< when forms were chosen
   std::vector<Recomputed> results_;
   std::unordered_map<TensorId, std::size_t> by_tensor_;

@@ -231,6 +231,8 @@ std::vector<OpForm> forms_rope(Values& values, const Op& op, const Tensor& out) 
     for (const std::int64_t one : heads)
       forms.push_back({.text = "the dumped cosines and sines, pairs of " + pairs, .variant = pairing, .heads = one});
   }
+  if (op.layer && values.recomputer().layer_is_apart(*op.layer))
+    forms.push_back({.text = "no rotation in this layer", .variant = kNone});
   return forms;
 }
 

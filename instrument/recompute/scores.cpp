@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/run/mask.h"
 #include "instrument/recompute/attention_rows.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
@@ -56,7 +57,6 @@ bool predict_of_scores(Values& values, const Op& op, const Tensor& out, const Op
 
 /// The factor between scores and scores.
 double shown_ratio(Values& values, const Op& op, const Tensor& out) {
-  constexpr float kHidden = -1e4F;
   const Tensor* in = values.run().input(op, "scores");
   if (in == nullptr || !in->known || !out.known || in->count() != out.count() || out.tokens == 0) return 1;
   std::vector<double> ratios;
@@ -64,7 +64,7 @@ double shown_ratio(Values& values, const Op& op, const Tensor& out) {
     const auto a = values.run().row_values(*in, row);
     const auto b = values.run().row_values(out, row);
     for (std::size_t i = 0; a && b && i < a->size(); ++i) {
-      if ((*b)[i] > kHidden && std::abs((*a)[i]) > 1e-3F && std::isfinite((*b)[i]))
+      if (!hidden_by_mask(double{(*b)[i]}) && std::abs((*a)[i]) > 1e-3F && std::isfinite((*b)[i]))
         ratios.push_back(double{(*b)[i]} / double{(*a)[i]});
     }
   }
@@ -115,7 +115,6 @@ struct Sample {
 /// Samples of the dumped scores, or of the logarithms of ratios of the dumped probabilities.
 std::vector<Sample> samples_of(Values& values, const Op& op, const Tensor& out) {
   constexpr double kNegligible = 1e-4;
-  constexpr double kHidden = -1e4;
   std::vector<Sample> samples;
   const Tensor* shown = out.known ? &out : known_probs(values.run(), op);
   if (shown == nullptr || shown->tokens == 0) return samples;
@@ -142,7 +141,7 @@ std::vector<Sample> samples_of(Values& values, const Op& op, const Tensor& out) 
       const double s = double{actual->value(0, c)};
       if (c % keys == 0) before.reset();
       if (made.bound[static_cast<std::size_t>(c)] < 0 || !std::isfinite(s)) continue;
-      if (out.known && s > kHidden) samples.push_back({x(c), 0, s});
+      if (out.known && !hidden_by_mask(s)) samples.push_back({x(c), 0, s});
       if (out.known || s < kNegligible) continue;
       if (before) samples.push_back({x(c), x(*before), std::log(s / double{actual->value(0, *before)})});
       before = c;

@@ -58,6 +58,14 @@ Format Values::activation_format(StepId step) {
   return formats_[step] = most == votes.end() ? Format::f32 : most->first;
 }
 
+std::optional<Format> Values::served_format(const Op& op, std::string_view role) {
+  const Tensor* weight = run().input(op, role);
+  if (weight == nullptr || !weight->known || info(weight->format).bits < 16) return std::nullopt;
+  const Format served = activation_format(op.step);
+  if (roundoff(served) <= roundoff(precision(*weight))) return std::nullopt;
+  return served;
+}
+
 bool Values::available(const Tensor& tensor, int depth) {
   if (tensor.known) return !tensor.stated;
   if (depth > kDeepest) return false;

@@ -111,6 +111,10 @@ class Values {
   /// The format that activations of a step have, mostly: what was not dumped is taken to be rounded to it.
   Format activation_format(StepId step);
 
+  /// The format that a weight was rounded to when it was loaded, if it was: that of the step's activations, where the
+  /// dumped weight has more bits than it (a checkpoint in f32, served in bf16). Nothing where it could not be.
+  std::optional<Format> served_format(const Op& op, std::string_view role);
+
   /// What was computed of tensors that were not dumped: an op's form has changed.
   void forget() {
     held_.clear();

@@ -56,10 +56,51 @@ class Comparer {
     return all;
   }
 
+  /// Pairs of steps that were not compared, since their ranks read different tokens.
+  std::int64_t of_other_tokens() const { return of_other_tokens_; }
+
  private:
-  void compare(const Step& a, const Step& b, std::vector<Pair>& all) {
+  /// Ranks of data parallelism read different tokens: their ids differ or, where those were not dumped, most rows of
+  /// what is embedded of them.
+  bool read_other_tokens(const Step& a, const Step& b) {
     for (const Op& op : run_.content(a.id).ops) {
       const Op* other = run_.find_op(b.id, op.layer, op.name);
+      const Tensor* x = run_.result(op);
+      const Tensor* y = other != nullptr ? run_.result(*other) : nullptr;
+      const bool ids = op.name == "tokens";
+      if (x == nullptr || y == nullptr || !x->known || !y->known || x->stated || y->stated) continue;
+      if (!ids && (op.kind != OpKind::embedding || x->axis != Axis::rows)) continue;
+      if (x->tokens != y->tokens || x->channels != y->channels) continue;
+      std::int64_t differ = 0;
+      for (std::int64_t row = 0; row < x->tokens; ++row) {
+        const auto left = run_.row_values(*x, row);
+        const auto right = run_.row_values(*y, row);
+        if (!left || !right) return false;
+        differ += *left != *right ? 1 : 0;
+      }
+      return ids ? differ > 0 : 2 * differ > x->tokens;
+    }
+    return false;
+  }
+
+  /// Outputs of one number, where their names have one: a table of cosines is no counterpart of one of sines.
+  static bool counterparts(const Tensor& x, const Tensor& y) {
+    const auto number = [](const std::string& name) {
+      const std::string last = name.substr(name.rfind('.') + 1);
+      return last.find_first_not_of("0123456789") == std::string::npos ? last : std::string();
+    };
+    return number(x.name) == number(y.name);
+  }
+
+  void compare(const Step& a, const Step& b, std::vector<Pair>& all) {
+    if (a.kind != StepKind::optimizer && read_other_tokens(a, b)) {
+      ++of_other_tokens_;
+      return;
+    }
+    depth_ = 0;
+    for (const Op& op : run_.content(a.id).ops) {
+      const Op* other = run_.find_op(b.id, op.layer, op.name);
+      if (op.kind != OpKind::parameter) ++depth_;
       if (other == nullptr) continue;
       for (std::size_t i = 0; i < op.outputs.size() && i < other->outputs.size(); ++i) {
         const Tensor* x = run_.tensor(op.outputs[i]);
@@ -97,11 +138,15 @@ class Comparer {
 
   void add(const Op& op, const Tensor* x, const Tensor* y, std::vector<Pair>& all) {
     if (x == nullptr || y == nullptr || !x->known || !y->known || x->stated || y->stated) return;
+    if (!counterparts(*x, *y)) return;
     if (x->tokens != y->tokens || x->channels != y->channels || x->format != y->format || x->count() == 0) return;
     Pair pair{&op, x, y, {}};
     const bool exact = info(x->format).bits <= 8 || x->format == Format::i32;
-    const double u = exact ? 0 : roundoff(x->format);
     const bool everybodys = of_weights(run_, op);
+    // Replicas of a weight, and of its summed gradient, are one rounding of one sum at most apart.
+    const double allowed = exact        ? 0
+                           : everybodys ? 4 * roundoff(x->format)
+                                        : rounding_between_runs(x->format, depth_, x->channels);
     for (std::int64_t row = 0; row < x->tokens; ++row) {
       if (!everybodys && !survey_.facts.live(*x, row)) continue;
       const auto left = run_.row_values(*x, row);
@@ -118,7 +163,7 @@ class Comparer {
         off = std::isfinite(p - q) ? std::max(off, std::abs(p - q)) : INFINITY;
         largest = std::max({largest, std::abs(p), std::abs(q)});
       }
-      if (!(off > 4 * u * largest)) continue;
+      if (!(off > allowed * largest)) continue;
       pair.rows.push_back(row);
       pair.elements += std::ssize(differing);
       pair.row = row;
@@ -129,6 +174,8 @@ class Comparer {
 
   Survey& survey_;
   RunView& run_;
+  std::int64_t depth_ = 0;  ///< ops before the tensors that are compared
+  std::int64_t of_other_tokens_ = 0;
 };
 
 }  // namespace
@@ -218,7 +265,8 @@ void explain_sums(Survey& survey, std::int64_t rank, Finding& finding) {
 /// Ranks that hold different values of what they should share: the first op whose inputs agreed.
 Findings detect_rank_divergence(Survey& survey) {
   Findings out;
-  const std::vector<Pair> pairs = Comparer(survey).pairs();
+  Comparer comparer(survey);
+  const std::vector<Pair> pairs = comparer.pairs();
   std::map<std::string, int> agreed;
   for (const Pair& pair : pairs) {
     if (pair.rows.empty() && pair.a->health.absmax > 0) ++agreed[pair.op->name + '|' + pair.a->role];
@@ -258,7 +306,9 @@ Findings detect_rank_divergence(Survey& survey) {
     }
     out.found.push_back(std::move(finding));
   }
-  if (pairs.empty()) {
+  if (pairs.empty() && comparer.of_other_tokens() > 0) {
+    out.not_in_dump("its ranks read different tokens, as in data parallelism, and no gradient of them was dumped");
+  } else if (pairs.empty()) {
     out.not_in_dump("one rank was dumped");
   } else {
     out.excluded(fmt::format("{} that ranks share are the same on all of them", counted(shared, "tensor")));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/run/mask.h"
 #include "instrument/diagnosis/provenance/rule.h"
 
 namespace nanscope {
@@ -27,7 +28,7 @@ bool mask_hides_all(Facts& facts, const Tensor& mask, std::int64_t row, std::int
   if (mask.channels != keys || !has_values(facts, mask, row)) return false;
   for (std::int64_t key = 0; key < keys; ++key) {
     const std::optional<float> value = value_at(facts, mask, row, key);
-    if (!value || (is_flags(mask) ? *value != 0 : !(*value <= -1e4F))) return false;
+    if (!value || (is_flags(mask) ? *value != 0 : !hidden_by_mask(double{*value}))) return false;
   }
   return true;
 }
