@@ -9,6 +9,8 @@
 #include <cmath>
 #include <utility>
 
+#include "gui/platform/keys.h"
+
 namespace nanscope::gui {
 namespace {
 
@@ -66,10 +68,10 @@ void Palette::arrows() {
   if (lines_.empty()) return;
   const std::size_t count = lines_.size();
   const std::size_t before = current_;
-  if (ImGui::IsKeyPressed(GLFW_KEY_DOWN)) current_ = (current_ + 1) % count;
-  if (ImGui::IsKeyPressed(GLFW_KEY_UP)) current_ = (current_ + count - 1) % count;
-  if (ImGui::IsKeyPressed(GLFW_KEY_PAGE_DOWN)) current_ = std::min(current_ + kRowsShown, count - 1);
-  if (ImGui::IsKeyPressed(GLFW_KEY_PAGE_UP)) current_ -= std::min(current_, kRowsShown);
+  if (key_pressed(GLFW_KEY_DOWN)) current_ = (current_ + 1) % count;
+  if (key_pressed(GLFW_KEY_UP)) current_ = (current_ + count - 1) % count;
+  if (key_pressed(GLFW_KEY_PAGE_DOWN)) current_ = std::min(current_ + kRowsShown, count - 1);
+  if (key_pressed(GLFW_KEY_PAGE_UP)) current_ -= std::min(current_, kRowsShown);
   moved_ = moved_ || current_ != before;
 }
 
@@ -170,7 +172,7 @@ std::optional<PaletteItem> Palette::draw(const Look& look, Area window) {
     open_ = false;
     return std::move(lines_[current_].item);
   }
-  if (beside || ImGui::IsKeyPressed(GLFW_KEY_ESCAPE)) open_ = false;
+  if (beside || key_pressed(GLFW_KEY_ESCAPE)) open_ = false;
   return std::nullopt;
 }
 

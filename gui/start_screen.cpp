@@ -9,6 +9,7 @@
 
 #include "gui/controls.h"
 #include "gui/marks.h"
+#include "gui/platform/keys.h"
 #include "gui/recent_files.h"
 #include "scenarios/library.h"
 #include "scenarios/runner.h"
@@ -106,8 +107,7 @@ void StartScreen::draw_back(Area head) {
   const float width = std::min(button_width(look_, words), head.width * 0.5F);
   const Area box{head.right() - width, head.y + (head.height - look_.px(30)) / 2, width, look_.px(30)};
   const bool typing = ImGui::GetIO().WantTextInput || !search_.text.empty();
-  const bool key =
-      !typing && (ImGui::IsKeyPressed(GLFW_KEY_ESCAPE, false) || ImGui::IsKeyPressed(GLFW_KEY_HOME, false));
+  const bool key = !typing && (key_pressed(GLFW_KEY_ESCAPE, false) || key_pressed(GLFW_KEY_HOME, false));
   if (button(look_, "back", words, box, true) || key) back_ = true;
 }
 
@@ -215,9 +215,9 @@ void StartScreen::draw_card(const ScenarioCard& card, Area box) {
 
 void StartScreen::draw_search(Area area) {
   const ImGuiIO& io = ImGui::GetIO();
-  if (io.KeyCtrl && ImGui::IsKeyPressed(GLFW_KEY_F, false)) search_.focus();
+  if (io.KeyCtrl && key_pressed(GLFW_KEY_F, false)) search_.focus();
   search_.draw(look_, "search", "search: a name, a fault, a format (Ctrl+F)", look_.fonts.text, area);
-  if (ImGui::IsKeyPressed(GLFW_KEY_ESCAPE, false) && !path_.active()) search_.text.clear();
+  if (key_pressed(GLFW_KEY_ESCAPE, false) && !path_.active()) search_.text.clear();
   if (search_.text == found_for_) return;
   found_for_ = search_.text;
   found_ = find_scenarios(scenarios_, found_for_);

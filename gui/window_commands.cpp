@@ -8,6 +8,7 @@
 #include "gui/export/tables.h"
 #include "gui/keys_overlay.h"
 #include "gui/place_link.h"
+#include "gui/platform/keys.h"
 #include "gui/recent_files.h"
 #include "gui/window.h"
 #include "scenarios/analysis.h"
@@ -24,7 +25,7 @@ bool pressed(const Chord& chord, bool repeats) {
     return std::find(typed.begin(), typed.end(), static_cast<ImWchar>(chord.typed)) != typed.end();
   }
   return chord.control == io.KeyCtrl && chord.shift == io.KeyShift && chord.alt == io.KeyAlt &&
-         ImGui::IsKeyPressed(chord.key, repeats);
+         key_pressed(chord.key, repeats);
 }
 
 bool pressed(const Command& command) {

@@ -139,6 +139,9 @@ class PassBuilder {
   TensorId norm(std::string_view op, TensorId x);
   TensorId norm_of(std::string_view op, TensorId x);
   bool adds_in_norm() const;
+  bool holds_residual(TensorId branch, std::string_view next);
+  bool is_mlp_alone();
+  TensorId mlp_layer(TensorId x, std::vector<Index> outs);
   struct Fused {
     TensorId sum = 0;
     TensorId normed = 0;

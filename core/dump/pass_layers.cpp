@@ -121,6 +121,7 @@ TensorId PassBuilder::layer(TensorId x) {
     if (seen(op)) return norm(op, in);
     return after ? in : emit(std::string(op), OpKind::block, {{"x", in, {}}}, {"out"});
   };
+  if (is_mlp_alone()) return mlp_layer(x, outs);
   const bool fused = residual_ != 0 || adds_in_norm();
   TensorId normed_x = 0;
   if (residual_ != 0) {
@@ -138,6 +139,8 @@ TensorId PassBuilder::layer(TensorId x) {
   } else if (sandwich) {
     if (seen("attn_post_norm")) branch = norm("attn_post_norm", branch);
     middle = residual("attn_residual", x, branch);
+  } else if (holds_residual(branch, "mlp_norm")) {
+    middle = branch;
   } else {
     middle = residual("attn_residual", x, branch);
     if (seen("attn_post_norm")) middle = norm("attn_post_norm", middle);
@@ -179,6 +182,35 @@ TensorId PassBuilder::layer(TensorId x) {
   out = norm("mlp_post_norm", out);
   for (const Index index : outs) copy(out, index, "layer");
   return out;
+}
+
+/// Whether a module that does more than its last part gives the stream itself, as BLOOM's attention does, which adds
+/// the residual inside: the next norm reads what it gave.
+bool PassBuilder::holds_residual(TensorId branch, std::string_view next) {
+  const Tensor* made = run_.tensor(branch);
+  const Op* op = made != nullptr && made->known ? run_.maker(*made) : nullptr;
+  const std::vector<Index> reads = find(next, Port::input);
+  return op != nullptr && op->kind == OpKind::block && !reads.empty() && same_bytes(*made, reads.front());
+}
+
+/// Whether the layer is an MLP and nothing else, as every second one of Nemotron-H: what looks like its attention gives
+/// what the MLP's last product gives.
+bool PassBuilder::is_mlp_alone() {
+  const auto here = [this](std::string_view op) {
+    return !find(op, Port::output).empty() || !find(op, Port::input).empty() || !find(op, Port::state).empty();
+  };
+  const std::vector<Index> whole = find("self_attn", Port::output);
+  const std::vector<Index> down = find("down_proj", Port::output);
+  return !whole.empty() && !down.empty() && same_bytes(whole.front(), down.front()) &&
+         std::none_of(std::begin(kAttentionOps), std::end(kAttentionOps), here);
+}
+
+TensorId PassBuilder::mlp_layer(TensorId x, std::vector<Index> outs) {
+  const TensorId normed =
+      seen("attn_norm") ? norm("attn_norm", x) : emit("attn_norm", OpKind::block, {{"x", x, {}}}, {"out"});
+  const TensorId branch = gated(input_of("self_attn", normed));
+  for (const Index index : find("self_attn", Port::output)) copy(branch, index, "self_attn");
+  return residual("mlp_residual", x, branch, std::move(outs));
 }
 
 /// Whether the layer's norms add the residual stream themselves, as vLLM's and SGLang's do: the second one has two
@@ -511,10 +543,11 @@ void PassBuilder::place_leftover(Index index) {
     return;
   }
   Inputs inputs;
-  const bool module = at.op == "self_attn" || at.op == "mlp" || at.op == "layer";
+  const bool module = at.kind == OpKind::block;
   if (at.port == Port::input || !at.known || module) {
     if (const auto same = same_bytes_before(index, 0)) {
       emit(at.op + "_input", OpKind::copy, {{"x", *same, {}}}, {at.role, {index}});
+      run_.last_op().by_name = at.known;
       return;
     }
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include "gui/platform/keys.h"
 #include "gui/platform/renderer.h"
 
 namespace nanscope::gui {

@@ -52,7 +52,4 @@ class SyntheticInput {
   bool closing_ = false;
 };
 
-/// Tells ImGui which of GLFW's keys moves a text cursor, ends an entry and so on, where no backend does.
-void name_keys();
-
 }  // namespace nanscope::gui

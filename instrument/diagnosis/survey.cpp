@@ -1,6 +1,8 @@
 #include "instrument/diagnosis/survey.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "instrument/diagnosis/region.h"
 #include "instrument/recompute/formats.h"
@@ -28,6 +30,25 @@ bool unplaced(Facts& facts, const Recomputer& recomputer, const Op& op) {
 
 /// A module of an unknown name and without a weight: that it computes its output of its input alone is a guess.
 bool guessed(Facts& facts, const Op& op) { return !op.by_name && facts.run.input(op, "weight") == nullptr; }
+
+/// Whether a layer has a norm, or a module of an unknown name, on rows of the stream's width that no other layer has:
+/// what it does to the stream before this sum is not known.
+bool beside_unknown(RunView& run, const Op& op, const Tensor& out) {
+  if (op.kind != OpKind::residual_add || !op.layer) return false;
+  const auto modules = [&](std::optional<std::int64_t> layer, bool own) {
+    std::set<std::string> names;
+    for (const Op& other : run.content(op.step).ops) {
+      const Tensor* made = run.result(other);
+      const bool apart = !other.by_name || other.kind == OpKind::layer_norm;
+      const bool counts = apart && made != nullptr && made->channels == out.channels && other.layer;
+      if (counts && (other.layer == layer) == own) names.insert(other.name);
+    }
+    return names;
+  };
+  const std::set<std::string> others = modules(op.layer, false);
+  const std::set<std::string> own = modules(op.layer, true);
+  return std::any_of(own.begin(), own.end(), [&](const std::string& name) { return !others.contains(name); });
+}
 
 /// A link between two modules that were dumped, where most of each wrong row is another: something that was not dumped
 /// may have been added on the way, as features of a picture are. It accuses only with what the rows hold instead.
@@ -93,8 +114,8 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
     if (of_its_kind++ < kMostTried) found.alternatives = recomputer.alternatives(op, tensor, found.rows);
     // An op that comes out nowhere is not understood: only what explains it can accuse it.
     const Recomputed* best = found.explanation();
-    const bool known =
-        understood && !guessed(facts, op) && !unplaced(facts, recomputer, op) && !added_on_the_way(survey, op, found);
+    const bool known = understood && !guessed(facts, op) && !unplaced(facts, recomputer, op) &&
+                       !beside_unknown(facts.run, op, tensor) && !added_on_the_way(survey, op, found);
     if (!known && (best == nullptr || !best->form.fault)) {
       survey.not_understood.push_back(result.tensor);
       continue;

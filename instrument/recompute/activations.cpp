@@ -51,7 +51,10 @@ bool is_clamped(const Activation& form) { return form.function == clamped_swiglu
 Gated gated_element(const OpForm& form, double gate, std::optional<double> up) {
   const Activation& activation = activation_at(form.variant);
   if (!is_clamped(activation)) {
-    return {gate, activation.function(gate), up.value_or(1), slope(activation, gate), 0};
+    // What the sigmoid of quick_gelu is taken of is rounded as well, of which its own relative error is that share.
+    const double angle = kAlpha * gate;
+    const double inner = activation.function == quick_gelu ? 1 + std::abs(angle) * (1 - sigmoid(angle)) : 0;
+    return {gate, activation.function(gate), up.value_or(1), slope(activation, gate), inner};
   }
   const double limit = form.limit > 0 ? form.limit : kLimit;
   Gated made;

@@ -48,22 +48,7 @@ std::string without_numbers(std::string_view name) {
 /// or over all keys.
 bool depends_on_layer(OpKind kind) {
   return kind == OpKind::rope || kind == OpKind::attention_scores || kind == OpKind::softmax ||
-         kind == OpKind::attention || kind == OpKind::attention_mix;
-}
-
-/// Whether some layers of all are a pattern that a design has: every n-th, or all from some layer on, two at least.
-bool by_design(const std::set<std::int64_t>& some, const std::set<std::int64_t>& all) {
-  if (some.size() < 2 || some.size() >= all.size()) return false;
-  const std::vector<std::int64_t> at(some.begin(), some.end());
-  const std::int64_t period = at[1] - at[0];
-  std::set<std::int64_t> every;
-  for (const std::int64_t layer : all) {
-    if (layer >= at[0] % period && (layer - at[0]) % period == 0) every.insert(layer);
-  }
-  if (period > 1 && every == some) return true;
-  const std::set<std::int64_t> behind(all.lower_bound(at.front()), all.end());
-  const std::set<std::int64_t> before(all.begin(), all.upper_bound(at.back()));
-  return some == behind || some == before;
+         kind == OpKind::attention;
 }
 
 /// Runs of consecutive rows.
@@ -598,8 +583,7 @@ void Recomputer::forget_all() {
   values_.forget();
 }
 
-/// Layers whose attention comes out in none of the steps under the form of the others, where they are a pattern that a
-/// design has; else none.
+/// Layers whose attention comes out in none of the steps under the form of the others.
 std::set<std::int64_t> Recomputer::layers_off() const {
   std::map<std::int64_t, bool> any_right;
   for (const Recomputed& result : results_) {
@@ -613,7 +597,7 @@ std::set<std::int64_t> Recomputer::layers_off() const {
     all.insert(layer);
     if (!right) off.insert(layer);
   }
-  return by_design(off, all) ? off : std::set<std::int64_t>{};
+  return 2 * off.size() <= all.size() ? off : std::set<std::int64_t>{};
 }
 
 void Recomputer::run_once(std::span<const StepId> steps) {

@@ -19,6 +19,7 @@
 
 #include "gui/app.h"
 #include "gui/opened_run.h"
+#include "gui/platform/keys.h"
 #include "gui/platform/platform.h"
 #include "gui/theme.h"
 #include "gui/window.h"
@@ -149,7 +150,7 @@ class Bench {
     }
   }
 
-  static void press(int key, bool down) { ImGui::GetIO().KeysDown[key] = down; }
+  static void press(int key, bool down) { give_key(key, down); }
 
   void measure_opening(Clock::time_point begin) {
     constexpr double kNone = std::numeric_limits<double>::infinity();

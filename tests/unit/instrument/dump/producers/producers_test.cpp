@@ -210,7 +210,7 @@ TEST(Producers, MsprobeStatisticsHaveHealthAndNoElements) {
   ASSERT_TRUE(diagnosis.has_value());
   EXPECT_EQ(cause(*dump), Cause("invalid-op", "step0/rank0/model.layers.1.post_attention_layernorm.output.0"));
   // What follows in the pass is not born anew.
-  EXPECT_EQ(diagnosis->faults.size(), 2U);
+  EXPECT_EQ(diagnosis->faults.size(), 1U);
 }
 
 /// That there is a NaN is proven, in which tokens and how many is not, and is not said.
