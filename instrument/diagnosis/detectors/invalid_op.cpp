@@ -7,23 +7,48 @@
 namespace nanscope {
 namespace {
 
+bool of_zero_row(Survey& survey, const Op& op, const Birth& birth) {
+  const Tensor* x = survey.run().input(op, "x");
+  if (op.kind != OpKind::layer_norm || x == nullptr || !x->known || birth.rows.empty()) return false;
+  const auto from = survey.run().same_row(survey.tensor(birth), birth.rows.front(), *x);
+  const std::vector<Health>& rows = survey.run().rows(*x);
+  return from && *from < static_cast<std::int64_t>(rows.size()) && rows[static_cast<std::size_t>(*from)].absmax == 0;
+}
+
+bool of_temperature(const Op& op) { return op.name.find("scaled_logits") != std::string::npos; }
+
+/// Whether all that an op reads was dumped, as far as its kind says what it reads.
+bool reads_known(const Op& op, const Birth& birth) {
+  return birth.inputs_known && op.by_name && op.kind != OpKind::dumped && op.kind != OpKind::block;
+}
+
 std::string what_happened(Survey& survey, const Op& op, const Birth& birth) {
   const Tensor& out = survey.tensor(birth);
-  const Tensor* x = survey.run().input(op, op.kind == OpKind::token_softmax ? "logits" : "x");
-  const bool zero_row = [&] {
-    if (x == nullptr || !x->known || birth.rows.empty()) return false;
-    const auto from = survey.run().same_row(out, birth.rows.front(), *x);
-    const std::vector<Health>& rows = survey.run().rows(*x);
-    return from && *from < static_cast<std::int64_t>(rows.size()) && rows[static_cast<std::size_t>(*from)].absmax == 0;
-  }();
-  if (op.kind == OpKind::layer_norm && zero_row) return "a row of zeros is divided by its own length";
-  if (op.name.find("scaled_logits") != std::string::npos) return "the logits are divided by a temperature of zero";
-  const bool padding = !birth.rows.empty() && std::none_of(birth.rows.begin(), birth.rows.end(), [&](std::int64_t row) {
-    return survey.facts.live(out, row);
-  });
-  if (padding) return "they pad the step and are nobody's, and all that they see is finite";
-  if (out.health.nan == 0) return "a finite computation left the range of the format";
-  return "what it was made of is finite";
+  if (of_zero_row(survey, op, birth)) return "a row of zeros is divided by its own length";
+  if (of_temperature(op)) return "the logits are divided by a temperature of zero";
+  const Step* step = survey.run().step(out.step);
+  const bool padding =
+      step != nullptr && !step->spans.empty() && !birth.rows.empty() &&
+      std::none_of(birth.rows.begin(), birth.rows.end(), [&](std::int64_t row) { return survey.facts.live(out, row); });
+  const std::string rows = padding ? "they are padding rows; " : "";
+  if (!reads_known(op, birth))
+    return rows + (birth.inputs_known ? "its dumped inputs are finite, and what else it reads is not known"
+                                      : "no dumped tensor before it holds one in these rows");
+  const bool weightless = op.kind == OpKind::gemm && survey.run().input(op, "weight") == nullptr;
+  if (weightless) return rows + "its input is finite, and its weight was not dumped";
+  if (out.health.nan == 0) return rows + "a finite computation left the range of the format";
+  return rows + "its inputs are finite";
+}
+
+/// Only where the division is seen is an eps its remedy.
+std::string fix_of(Survey& survey, const Op& op, const Birth& birth) {
+  if (of_zero_row(survey, op, birth)) return "add eps to the variance, or skip rows of zeros";
+  if (of_temperature(op)) return "choose the largest logit where the temperature is 0, and divide by it elsewhere only";
+  if (!reads_known(op, birth)) return "dump the inputs and the weights of this module, and diagnose again";
+  if (op.kind == OpKind::gemm && survey.run().input(op, "weight") == nullptr)
+    return "look for NaN and Inf in its weight: nanscope verify DUMP --model DIR";
+  return "run the op again on the dumped inputs; where they give finite numbers, look for memory that was read and "
+         "never written";
 }
 
 /// "NaN", "NaN and Inf": what the producer measured, without how many.
@@ -40,7 +65,7 @@ std::string summary_of(Survey& survey, const Op& op, const Birth& birth, const s
   }
   return fmt::format("{} {} born NaN or Inf in {}: {}{}", rows_text(birth, tensor),
                      birth.rows.size() == 1 ? "is" : "are", op.name, what_happened(survey, op, birth),
-                     birth.inputs_known ? "" : "; some of what it was made of was not dumped");
+                     birth.inputs_known ? "" : "; some of its inputs were not dumped");
 }
 
 /// Counts of what was measured by the producer say that there is one and not how many.
@@ -70,11 +95,11 @@ Findings detect_invalid_op(Survey& survey) {
     finding.certainty = kFallback;
     finding.fault.evidence = evidence_of(survey.tensor(birth), birth);
     finding.fault.summary = summary_of(survey, op, birth, finding.fault.tensor);
-    finding.fault.fix = "guard the operation: add eps to the divisor, clamp the argument, or skip empty rows";
+    finding.fault.fix = fix_of(survey, op, birth);
     out.found.push_back(std::move(finding));
   }
   merge_alike(out.found);
-  exclude(out, survey, "no NaN or Inf is made of finite values in a row of somebody");
+  exclude(out, survey, "no NaN or Inf is made of finite values in a row of a request");
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/counted.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
+#include "instrument/diagnosis/region.h"
 
 namespace nanscope {
 namespace {
@@ -94,6 +95,50 @@ void look_for_bad(Survey& survey, Findings& out, std::set<std::string>& told) {
       told.insert(finding.fault.tensor);
       out.found.push_back(std::move(finding));
     }
+  }
+}
+
+/// Channels that are NaN or Inf in a row; nothing where it cannot be read.
+std::optional<std::vector<std::int64_t>> bad_channels(RunView& run, const Tensor& tensor, std::int64_t row) {
+  const auto values = run.row_values(tensor, row);
+  if (!values) return std::nullopt;
+  std::vector<std::int64_t> bad;
+  for (std::size_t c = 0; c < values->size(); ++c) {
+    if (!std::isfinite((*values)[c])) bad.push_back(static_cast<std::int64_t>(c));
+  }
+  return bad;
+}
+
+/// A product whose input is finite and whose output is bad in the same few channels of every row: what all rows share
+/// is the weight's rows and the bias's elements of these channels. The weight was not dumped.
+void look_for_bad_channels(Survey& survey, Findings& out) {
+  constexpr std::int64_t kFewestRows = 4;
+  for (std::size_t i = 0; i < survey.births.size(); ++i) {
+    const Birth& birth = survey.births[i];
+    const Op& op = survey.op(birth);
+    const Tensor& made = survey.tensor(birth);
+    const bool alone = op.kind == OpKind::gemm && survey.run().input(op, "weight") == nullptr;
+    const Tensor* x = survey.run().input(op, "x");
+    if (!alone || x == nullptr || !x->known || x->health.bad() > 0 || made.stated) continue;
+    if (std::ssize(birth.rows) != made.tokens || made.tokens < kFewestRows) continue;
+    const auto first = bad_channels(survey.run(), made, 0);
+    if (!first || first->empty() || 4 * std::ssize(*first) > made.channels) continue;
+    const bool same = std::all_of(birth.rows.begin(), birth.rows.end(),
+                                  [&](std::int64_t row) { return bad_channels(survey.run(), made, row) == first; });
+    if (!same) continue;
+    Finding finding = finding_at(survey, i);
+    finding.certainty = kShown + 5;
+    finding.fault.where.channels = Range{first->front(), first->back()};
+    finding.fault.evidence = {{"channels", ranges_text(*first)},
+                              {"rows", made.tokens},
+                              {"largest_input", double{x->health.absmax}},
+                              {"weight_dumped", std::int64_t{0}}};
+    finding.fault.summary = fmt::format(
+        "{} is NaN or Inf in channel {} of all {}, and its inputs are finite, up to {:.4g}: row {} of its weight, or "
+        "that element of its bias, holds NaN, Inf or a number that large. Neither was dumped",
+        finding.fault.tensor, ranges_text(*first), counted(made.tokens, "row"), x->health.absmax, ranges_text(*first));
+    finding.fault.fix = "check the weight: nanscope inspect DIR, or nanscope verify DUMP --model DIR";
+    out.found.push_back(std::move(finding));
   }
 }
 
@@ -387,6 +432,7 @@ Findings detect_weight_corruption(Survey& survey) {
   Findings out;
   std::set<std::string> told;
   look_for_bad(survey, out, told);
+  look_for_bad_channels(survey, out);
   const std::vector<Used> weights = used_weights(survey);
   for (const Used& used : weights) {
     look_at_unseen(survey, used, out, told);
