@@ -369,7 +369,8 @@ TensorId PassBuilder::gated(TensorId x) {
     const TensorId gate = input_of("act", inputs.front().tensor);
     const TensorId alone = emit("act", OpKind::activation, {{"x", gate, {}}}, {"out", acts});
     active = emit("act_mul", OpKind::activation, {{"product", alone, {}}, {"up", inputs.back().tensor, {}}}, {"out"});
-  } else if (of_module && !products.empty() && inputs.front().role == "gate_up") {
+  } else if (of_module && !products.empty() && inputs.front().role == "gate_up" &&
+             !same_bytes(acts.front(), products.front())) {
     const TensorId gate = input_of("act", 0);
     const TensorId alone =
         emit("act", OpKind::activation, {{"x", gate, {}}, {"half_of", inputs.front().tensor, {}}}, {"out", acts});

@@ -423,6 +423,28 @@ void take_expert(TensorName& name, Segments& path) {
   }
 }
 
+/// TransformerLens' hook points, and the modules and values that they are.
+constexpr std::pair<std::string_view, std::string_view> kHooks[] = {
+    {"hook_embed", "embed_tokens.output"},
+    {"hook_pos_embed", "pos_embed.output"},
+    {"hook_resid_pre", "input"},
+    {"hook_resid_mid", "attn_residual"},
+    {"hook_resid_post", "output"},
+    {"hook_attn_out", "o_proj.output"},
+    {"hook_mlp_out", "down_proj.output"},
+    {"hook_q", "q"},
+    {"hook_k", "k"},
+    {"hook_v", "v"},
+    {"hook_rot_q", "q_rot"},
+    {"hook_rot_k", "k_rot"},
+    {"hook_attn_scores", "scores"},
+    {"hook_pattern", "probs"},
+    {"hook_z", "attn_out"},
+    {"hook_pre", "up_proj.output"},
+    {"hook_pre_linear", "gate_proj.output"},
+    {"hook_post", "act.output"},
+};
+
 /// Without what wrappers add, and with llama.cpp's "Qcur-3" as its layer and its name.
 Segments cleaned(std::string_view key, TensorName& name) {
   Segments parts;
@@ -439,7 +461,14 @@ Segments cleaned(std::string_view key, TensorName& name) {
       parts.push_back(in_words(part.substr(0, dash)));
       continue;
     }
-    parts.push_back(in_words(part));
+    const std::string word = in_words(part);
+    const auto hook =
+        std::find_if(std::begin(kHooks), std::end(kHooks), [&](const auto& one) { return one.first == word; });
+    if (hook == std::end(kHooks)) {
+      parts.push_back(word);
+      continue;
+    }
+    for (const std::string_view one : Parts(hook->second, '.')) parts.emplace_back(one);
   }
   if (parts.size() > 1 && parts.front() == "module") parts.erase(parts.begin());
   while (parts.size() > 1 && !number(parts[1]) && place_word(counted_word(parts.front()).word) != PlaceWord::layer &&
@@ -471,6 +500,11 @@ void take_key(TensorName& name, std::string_view key) {
     if (listed("audio_tower audio_model", part)) name.tower = "audio";
     // Its layers are numbered anew, or run after all others.
     if (listed("mtp", part)) name.tower = "mtp";
+  }
+  // The states that transformers returns are what its layers were given, and behind the last one what its norm gave.
+  if (parts.size() >= 2 && parts[parts.size() - 2] == "hidden_states" && number(parts.back()) && !name.layer) {
+    name.layer = number(parts.back());
+    parts = {"input"};
   }
   const std::size_t begin = name.layer ? 0 : take_layer(name, parts);
   Segments path(parts.begin() + static_cast<std::ptrdiff_t>(begin), parts.end());
@@ -511,7 +545,30 @@ std::string TensorName::pass() const {
   return text;
 }
 
+std::optional<std::int64_t> step_in(std::string_view stem) {
+  std::string words = in_words(stem);
+  std::replace(words.begin(), words.end(), '.', '_');
+  const std::vector<std::string_view> parts = split_text(words, '_');
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Counted counted = counted_word(parts[i]);
+    if (!listed("step iter iteration", counted.word)) continue;
+    if (counted.count) return counted.count;
+    if (i + 1 < parts.size() && number(parts[i + 1])) return number(parts[i + 1]);
+  }
+  return std::nullopt;
+}
+
 TensorName parse_tensor_name(std::string_view text) {
+  // Flax has the modules of a call as folders.
+  std::string called;
+  if (constexpr std::string_view kCall = "/__call__"; text.ends_with(kCall)) {
+    called = std::string(text.substr(0, text.size() - kCall.size())) + ".output";
+    const std::size_t first = called.find('/');
+    const bool placed = first != std::string::npos && counted_word(in_words(called.substr(0, first))).count &&
+                        place_word(counted_word(in_words(called.substr(0, first))).word) != PlaceWord::layer;
+    std::replace(called.begin() + (placed ? static_cast<std::ptrdiff_t>(first) + 1 : 0), called.end(), '/', '.');
+    text = called;
+  }
   TensorName name;
   std::vector<std::string_view> folders = split_text(text, '/');
   std::string key;

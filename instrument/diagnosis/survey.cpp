@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kMostTried = 64;      ///< outputs that alternatives are tried on
 constexpr double kComesOut = 0.99;  ///< share of elements that an explanation leaves none but rounding of
-constexpr double kByChance = -6;    ///< decimal logarithm of the chance below which an explanation is shown
 
 /// Attention of a step whose rows nothing places: which keys of steps before it reads is not known. It is known where
 /// another layer's comes out as they are taken to stand.
@@ -63,7 +62,9 @@ bool added_on_the_way(Survey& survey, const Op& op, const Deviation& found) {
 }  // namespace
 
 const Recomputed* Deviation::explanation() const {
-  const auto shown = [](const Recomputed& one) { return one.share() >= kComesOut && one.log10_chance <= kByChance; };
+  const auto shown = [](const Recomputed& one) {
+    return one.share() >= kComesOut && one.log10_chance <= kShownByChance;
+  };
   const auto found = std::find_if(alternatives.begin(), alternatives.end(), shown);
   return found == alternatives.end() ? nullptr : &*found;
 }

@@ -83,7 +83,8 @@ void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size
 
 void OpenDump::add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer) {
   // A file a step is no folder, and no part of a tensor's name, but says when.
-  const TensorName stem = parse_tensor_name(file.stem() + "/x");
+  TensorName stem = parse_tensor_name(file.stem() + "/x");
+  if (!stem.step) stem.step = step_in(file.stem());
   for (std::size_t i = 0; i < container->tensors().size(); ++i) add_tensor(container, i, file, stem, producer);
   const std::string folder = file.folder();
   for (const SkippedTensor& skipped : container->skipped()) {

@@ -507,13 +507,11 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
   return possible ? std::optional(std::move(made)) : std::nullopt;
 }
 
-namespace {
-
 /// What explains wrong elements may do so by chance: where its bound is as wide as they are off, any number near them
 /// does. An element that is off by d on average lies within w of a number that has nothing to do with it in about w / d
 /// of the cases. w is the bound or, where the elements lie far nearer to the form than its bound, three times their
 /// mean distance from it. Elements are taken to be independent, and each form that was tried had its chance.
-void measure_chances(const Recomputed& healthy, std::vector<Recomputed>& tried) {
+void measure_chances(const Recomputed& healthy, std::span<Recomputed> tried, std::size_t tried_in_all) {
   if (healthy.elements == 0) return;
   const double off = healthy.distance / static_cast<double>(healthy.elements);
   for (Recomputed& one : tried) {
@@ -521,12 +519,10 @@ void measure_chances(const Recomputed& healthy, std::vector<Recomputed>& tried) 
     const double within = std::min(one.bounds, 3 * one.distance) / static_cast<double>(one.elements);
     const double each = off > 0 ? std::clamp(within / off, 1e-12, 1.0) : 1.0;
     one.log10_chance = static_cast<double>(one.explained) * std::log10(each) +
-                       std::log10(static_cast<double>(std::max<std::size_t>(1, tried.size())));
+                       std::log10(static_cast<double>(std::max<std::size_t>(1, tried_in_all)));
     one.log10_chance = std::min(0.0, one.log10_chance);
   }
 }
-
-}  // namespace
 
 std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out,
                                                  const std::vector<std::int64_t>& rows) {
@@ -548,7 +544,7 @@ std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out
   for (const OpForm& form : forms) {
     if (auto judged = judge(op, out, form, looked_at)) tried.push_back(std::move(*judged));
   }
-  if (const auto healthy = judge(op, out, chosen, looked_at)) measure_chances(*healthy, tried);
+  if (const auto healthy = judge(op, out, chosen, looked_at)) measure_chances(*healthy, tried, tried.size());
   std::stable_sort(tried.begin(), tried.end(),
                    [](const Recomputed& a, const Recomputed& b) { return a.share() > b.share(); });
   return tried;

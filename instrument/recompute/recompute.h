@@ -74,6 +74,12 @@ inline constexpr std::string_view kNoRecipe = "nanscope has no recipe for this o
 inline constexpr std::string_view kRowsMissing = "not all of its rows are available";
 inline constexpr std::string_view kNothingRecomputed = "none of its elements could be recomputed";
 
+/// The decimal logarithm of the chance below which what explains wrong elements is taken to be shown.
+inline constexpr double kShownByChance = -6;
+
+/// Sets log10_chance of forms that were tried on the rows of which `healthy` says how far the healthy one is off.
+void measure_chances(const Recomputed& healthy, std::span<Recomputed> tried, std::size_t tried_in_all);
+
 struct NotRecomputed {
   TensorId tensor = 0;
   std::string reason;

@@ -13,7 +13,6 @@ namespace nanscope {
 namespace {
 
 constexpr double kComesOut = 0.99;       ///< share of the elements that an explanation leaves none but rounding of
-constexpr double kWidest = 32;           ///< times the bounds of the model's form
 constexpr std::size_t kBadRows = 48;     ///< that alternatives are tried on
 constexpr std::int64_t kOtherRows = 16;  ///< and of the others
 
@@ -60,11 +59,13 @@ class Trials {
   }
 
   std::vector<ExplainedBy> all() {
-    if (const auto own = judge(form_)) own_bounds_ = own->bounds, own_elements_ = own->elements;
+    own_result_ = judge(form_);
+    if (!own_result_) return {};
     for (const Alternative& one : alternatives()) {
       try_own(one);
       try_behind(one);
     }
+    std::erase_if(found_, [](const ExplainedBy& one) { return one.log10_chance > kShownByChance; });
     // Of the same distance, the first in the list is the usual one.
     std::stable_sort(found_.begin(), found_.end(), [](const ExplainedBy& a, const ExplainedBy& b) {
       return std::tuple(std::floor(-a.share * 500), std::floor(a.distance * 4)) <
@@ -74,12 +75,14 @@ class Trials {
   }
 
  private:
-  void keep(const Alternative& one, const OpForm& form, const Op& whose, const std::optional<Recomputed>& judged) {
+  void keep(const Alternative& one, const OpForm& form, const Op& whose, std::optional<Recomputed> judged) {
+    ++tried_in_all_;
     if (!judged || judged->elements == 0 || judged->share() < kComesOut) return;
-    // What is so uncertain that anything would do, or leaves most of it open, explains nothing.
-    if (judged->bounds > kWidest * own_bounds_ || 2 * judged->elements < own_elements_) return;
+    // What leaves most of it open explains nothing, nor what would come out so by chance.
+    if (2 * judged->elements < own_result_->elements) return;
+    measure_chances(*own_result_, {&*judged, 1}, tried_in_all_);
     const double distance = std::sqrt(judged->squares / static_cast<double>(judged->elements));
-    found_.push_back({std::string(one.name), form.text, whose.name, judged->share(), distance});
+    found_.push_back({std::string(one.name), form.text, whose.name, judged->share(), distance, judged->log10_chance});
   }
 
   void try_own(const Alternative& one) {
@@ -136,8 +139,8 @@ class Trials {
   OpForm form_;
   std::vector<std::int64_t> rows_;
   std::vector<Place> behind_;
-  double own_bounds_ = 0;  ///< of the model's form
-  std::int64_t own_elements_ = 0;
+  std::optional<Recomputed> own_result_;  ///< under the model's form
+  std::size_t tried_in_all_ = 0;
   std::map<OpId, std::vector<OpForm>> tried_;
   std::vector<ExplainedBy> found_;
 };

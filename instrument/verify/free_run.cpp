@@ -241,6 +241,9 @@ std::string free_run_summary(const FreeRun& free) {
         last / free.rounding);
   const auto at = std::find_if(free.layers.begin(), free.layers.end(),
                                [&](const FreeLayer& one) { return one.layer == *free.leaves_at; });
+  if (!std::isfinite(at->error))
+    return fmt::format("what was served, or the model itself, holds NaN or Inf from {} on: nothing is measured there",
+                       at->layer < 0 ? std::string("the last norm") : fmt::format("layer {}", at->layer));
   return fmt::format("what was served leaves the model in {}, by {:.2e}, and is off by {:.2e} at the end: {}",
                      at->layer < 0 ? std::string("the last norm") : fmt::format("layer {}", at->layer), at->error, last,
                      free.growth > 1.2   ? fmt::format("growing by {:.3g} a layer", free.growth)

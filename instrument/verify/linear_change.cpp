@@ -94,17 +94,27 @@ std::optional<ExplainedBy> factor(const Sample& sample, const Op& op) {
   const double by = above / below;
   std::size_t explained = 0;
   double squares = 0;
+  Recomputed healthy;
+  Recomputed scaled;
   for (std::size_t i = 0; i < sample.actual.size(); ++i) {
     const double bound = sample.bound[i] * (1 + std::abs(by));
     const double off = std::abs(sample.actual[i] - by * sample.expected[i]);
+    healthy.distance += std::abs(sample.actual[i] - sample.expected[i]);
+    scaled.distance += off;
+    scaled.bounds += bound;
     explained += off <= bound ? 1 : 0;
     squares += bound > 0 ? std::pow(std::min(off / bound, kFarthest), 2) : 0;
   }
   const double count = static_cast<double>(sample.actual.size());
   const double share = static_cast<double>(explained) / count;
   if (share < 0.99) return std::nullopt;
-  return ExplainedBy{"scaled", fmt::format("what it should be times {:.6g}", by), op.name, share,
-                     std::sqrt(squares / count)};
+  healthy.elements = scaled.elements = std::ssize(sample.actual);
+  scaled.explained = static_cast<std::int64_t>(explained);
+  measure_chances(healthy, {&scaled, 1}, 1);
+  if (scaled.log10_chance > kShownByChance) return std::nullopt;
+  return ExplainedBy{
+      "scaled",           fmt::format("what it should be times {:.6g}", by), op.name, share, std::sqrt(squares / count),
+      scaled.log10_chance};
 }
 
 std::optional<ExplainedBy> low_rank(const Sample& sample, const Op& op) {

@@ -60,7 +60,7 @@ std::shared_ptr<const RopeAngles> ModelForms::angles(bool local, std::int64_t co
   return made;
 }
 
-std::vector<OpForm> ModelForms::norm(const Op& op, const Tensor& out) const {
+std::vector<OpForm> ModelForms::norm(Values& values, const Op& op) const {
   OpForm form;
   const bool layered = spec_.model.norm == kernels::NormKind::layer_norm;
   form.text = layered ? "layer norm" : "rms norm";
@@ -72,8 +72,13 @@ std::vector<OpForm> ModelForms::norm(const Op& op, const Tensor& out) const {
     form.scale_power = kOnePlus;
   const bool per_head = spec_.model.qk_norm && spec_.model.qk_norm_over == QkNormOver::head;
   if (per_head && (op.name == "q_norm" || op.name == "k_norm")) form.shift = static_cast<int>(spec_.model.head_dim);
-  static_cast<void>(out);
-  return {form};
+  std::vector<OpForm> forms{form};
+  if (const auto served = values.served_format(op, "weight")) {
+    form.weight_as = *served;
+    form.text += fmt::format(", its weight rounded to {} when it was loaded", name(*served));
+    forms.push_back(std::move(form));
+  }
+  return forms;
 }
 
 std::vector<OpForm> ModelForms::rope(Values& values, const Op& op) const {
@@ -162,7 +167,7 @@ std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& o
   const int activation = activation_variant(spec_.model.mlp);
   switch (op.kind) {
     case OpKind::layer_norm:
-      return norm(op, out);
+      return norm(values, op);
     case OpKind::rope:
       return rope(values, op);
     case OpKind::attention_scores:

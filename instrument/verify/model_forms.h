@@ -25,7 +25,7 @@ class ModelForms {
   const ModelSpec& spec() const { return spec_; }
 
  private:
-  std::vector<OpForm> norm(const Op& op, const Tensor& out) const;
+  std::vector<OpForm> norm(Values& values, const Op& op) const;
   std::vector<OpForm> rope(Values& values, const Op& op) const;
   std::vector<OpForm> scores(Values& values, const Op& op, const Tensor& out) const;
   std::vector<OpForm> softmax(const Op& op) const;

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <utility>
 
+#include "instrument/diagnosis/births.h"
+#include "instrument/diagnosis/detectors/detector.h"
 #include "instrument/verify/explain.h"
 #include "instrument/verify/tables.h"
 #include "instrument/verify/weights.h"
@@ -75,6 +77,8 @@ class Verifier::Impl {
     out_.target = dump_.dump().target;
     out_.model = model_.spec().model.weights;
     out_.family = model_.spec().model.family;
+    for (VerifiedOutput& one : bad_weights()) add(std::move(one));
+    note_state();
     for (VerifiedOutput& one : check_weights(dump_, run_)) {
       if (wanted(one.layer, one.op) && one.elements > 0) add(std::move(one));
     }
@@ -161,11 +165,78 @@ class Verifier::Impl {
         add(*known);
         continue;
       }
+      if (born_bad(*out)) {
+        add(born(op, step, *out, name));
+        continue;
+      }
       if (recipe_of(op.kind) == nullptr) {
         skip({name, std::string(kNoRecipe), op.name, out->role});
         continue;
       }
       check(op, step, *out, name);
+    }
+  }
+
+  /// Weights of the checkpoint that hold NaN or Inf themselves: what is computed with them is theirs.
+  std::vector<VerifiedOutput> bad_weights() {
+    std::vector<VerifiedOutput> found;
+    for (const Tensor& tensor : run_.content(kBeforeSteps).tensors) {
+      const Op* op = run_.maker(tensor);
+      const bool weight = tensor.known && (tensor.role == "weight" || tensor.role == "bias");
+      if (!weight || op == nullptr || tensor.health.bad() == 0) continue;
+      VerifiedOutput one;
+      one.name = facts_.name_of(tensor);
+      one.op = op->name;
+      one.role = tensor.role;
+      one.kind = "weight";
+      one.layer = op->layer;
+      one.elements = static_cast<std::int64_t>(tensor.health.count);
+      one.explained = one.elements - static_cast<std::int64_t>(tensor.health.bad());
+      one.rows = tensor.tokens;
+      one.not_finite = run_.bad_rows(tensor);
+      one.off = true;
+      one.explanations.push_back({"bad-weight", "the checkpoint itself holds it", op->name, 1, 0});
+      if (wanted(one.layer, one.op)) found.push_back(std::move(one));
+    }
+    return found;
+  }
+
+  /// Whether NaN or Inf is born in an output: its inputs, as far as they were dumped, are finite in these rows.
+  bool born_bad(const Tensor& out) {
+    if (!births_) {
+      births_.emplace();
+      for (const Birth& birth : births_of(facts_).all) births_->emplace(birth.tensor, birth.rows);
+    }
+    return births_->contains(out.id);
+  }
+
+  VerifiedOutput born(const Op& op, const Step& step, const Tensor& out, const std::string& name) const {
+    VerifiedOutput one;
+    one.tensor = out.id;
+    one.name = name;
+    one.op = op.name;
+    one.role = out.role;
+    one.kind = std::string(nanscope::name(op.kind));
+    one.layer = op.layer;
+    one.step = step.id;
+    one.pass = step.pass;
+    one.elements = out.count();
+    one.explained = out.count() - static_cast<std::int64_t>(out.health.bad());
+    one.rows = out.tokens;
+    one.not_finite = births_->at(out.id);
+    if (one.not_finite.empty()) one.not_finite.push_back(0);
+    one.off = true;
+    say_weight_in_memory(op, one);
+    return one;
+  }
+
+  /// What is wrong between steps: slots of caches that changed unwritten, positions that jump.
+  void note_state() {
+    Survey survey{facts_, recomputer_, {}, {}, false, {}, {}, false, 0, {}};
+    for (const std::string_view name : {"kv-slot-changed", "position-jump"}) {
+      const Detector* detector = find_detector(name);
+      if (detector == nullptr) continue;
+      for (const Finding& finding : detector->detect(survey).found) out_.notes.push_back(finding.fault.summary);
     }
   }
 
@@ -234,7 +305,8 @@ class Verifier::Impl {
   Facts facts_;
   Recomputer recomputer_;
   Verification out_;
-  std::set<std::string> seen_;  ///< changes that explain something
+  std::optional<std::map<TensorId, std::vector<std::int64_t>>> births_;  ///< rows in which NaN or Inf is born
+  std::set<std::string> seen_;                                           ///< changes that explain something
   std::size_t explained_ = 0;
   std::size_t total_ = 0;
   std::size_t done_ = 0;
@@ -257,8 +329,9 @@ Result<Prediction> Verifier::predict(const OutputName& output, std::int64_t firs
 
 HowSure certainty(const VerifiedOutput& one) {
   if (one.explanations.empty()) return HowSure::none;
-  if (one.explanations.size() == 1) return HowSure::sure;
   const ExplainedBy& best = one.explanations[0];
+  if (best.log10_chance > kShownByChance) return HowSure::likely;
+  if (one.explanations.size() == 1) return HowSure::sure;
   const ExplainedBy& next = one.explanations[1];
   const bool apart = best.share > next.share + 0.002 || next.distance > 1.5 * best.distance + 0.1;
   return apart ? HowSure::sure : HowSure::likely;

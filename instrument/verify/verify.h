@@ -23,9 +23,10 @@ namespace nanscope {
 struct ExplainedBy {
   std::string alternative;  ///< its name in alternatives.def, or "scaled", "low-rank", "weight-in-memory"
   std::string text;
-  std::string op;       ///< whose change it is: the op itself, or one before it that was not dumped
-  double share = 0;     ///< of the elements
-  double distance = 0;  ///< root mean square, in units of the bound
+  std::string op;              ///< whose change it is: the op itself, or one before it that was not dumped
+  double share = 0;            ///< of the elements
+  double distance = 0;         ///< root mean square, in units of the bound
+  double log10_chance = -300;  ///< that something else comes out so: see Recomputed::log10_chance
 };
 
 enum class HowSure : std::uint8_t {

@@ -70,8 +70,10 @@ std::string free_text(const FreeRun& free, const Terminal& terminal) {
   Table table({Align::left, Align::right, Align::right, Align::right});
   table.row({"layer", "error", "of rounding", "worst token"});
   for (const FreeLayer& one : free.layers) {
-    table.row({one.name, fmt::format("{:.2e}", one.error), fmt::format("{:.3g}", one.error / free.rounding),
-               fmt::format("{}", one.worst_row)});
+    const bool measured = std::isfinite(one.error) && one.worst_row >= 0;
+    table.row({one.name, measured ? fmt::format("{:.2e}", one.error) : "NaN or Inf",
+               measured ? fmt::format("{:.3g}", one.error / free.rounding) : std::string(),
+               measured ? fmt::format("{}", one.worst_row) : std::string()});
   }
   return text + table.text("  ", terminal.width);
 }

@@ -28,12 +28,18 @@ std::string verified_place(const VerifiedOutput& one) {
 
 std::string verified_off(const VerifiedOutput& one) {
   const std::int64_t off = one.elements - one.explained;
+  if (one.kind == "weight" && !one.not_finite.empty() && one.worst.row < 0)
+    return fmt::format("{} of {} elements are NaN or Inf in the checkpoint, the first in row {}", off, one.elements,
+                       one.not_finite.front());
   if (one.kind == "weight") {
     if (one.worst.row < 0) return "its shape is not that of the file's";
     return fmt::format("{} of {} elements are not what the file holds, {} instead of {} at [{},{}]", off, one.elements,
                        number_text(one.worst.actual), number_text(one.worst.expected), one.worst.row,
                        one.worst.channel);
   }
+  if (one.worst.row < 0 && off > 0 && !one.not_finite.empty())
+    return fmt::format("a NaN or an Inf is born in {}, and no dumped input holds one there; the first is row {}",
+                       counted(one.not_finite.size(), "row"), one.not_finite.front());
   if (off == 0 && !one.not_finite.empty())
     return fmt::format("{} with a NaN or an Inf where what they are made of gives numbers, the first is row {}",
                        counted(one.not_finite.size(), "row"), one.not_finite.front());
@@ -47,8 +53,8 @@ std::string verified_because(const VerifiedOutput& one) {
     case HowSure::none:
       return "nothing that is known explains it";
     case HowSure::likely:
-      return fmt::format("likely: {} (explains {:.4g} %); so would {}", one.explanations[0].text,
-                         100 * one.explanations[0].share, one.explanations[1].text);
+      return fmt::format("likely: {} (explains {:.4g} %){}", one.explanations[0].text, 100 * one.explanations[0].share,
+                         one.explanations.size() > 1 ? "; so would " + one.explanations[1].text : "");
     case HowSure::sure:
       break;
   }

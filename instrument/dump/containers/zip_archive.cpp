@@ -204,7 +204,9 @@ class ArchiveReader {
   }
 
   Status check_header(const Header& header, std::string_view name, std::uint64_t at) const {
-    if (const auto problem = path_problem(name)) {
+    // Nothing is ever extracted: names that begin with '/', as those of an ONNX graph do, are names like others.
+    const std::size_t begin = std::min(name.find_first_not_of('/'), name.size());
+    if (const auto problem = path_problem(name.substr(begin))) {
       return refuse_at(at,
                        "the member's name " + in_quotes(name) + " " + *problem + ", expected one inside the archive");
     }
