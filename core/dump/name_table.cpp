@@ -94,7 +94,7 @@ constexpr std::array kLayerModules = {
 
 constexpr std::array kOuterModules = {
     ModulePattern{"patch_embed patch_embed.proj patch_embedding patch_embeddings patch_embeddings.projection "
-                  "embeddings.patch_embedding conv1",
+                  "embeddings.patch_embedding visual.conv1 vision_model.conv1",
                   "patch_embed", embedding, kBeforeLayers + 10, "x", "embed"},
     ModulePattern{
         "embed_tokens wte tok_embeddings word_embeddings token_embd inp_embd embedding embeddings embed tok_embed "

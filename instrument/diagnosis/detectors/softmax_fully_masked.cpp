@@ -70,11 +70,16 @@ bool masked_away(Survey& survey, const Op& op, const Tensor& out, std::int64_t r
   const std::int64_t columns = out.role == "probs" ? keys_of(out) : key_columns(survey.values(), op, *step, *span);
   if (!has_mask(survey.values(), op, columns)) return false;
   const auto positions = column_positions(*step, *span, columns);
-  OpForm given;
-  given.variant = kGivenMask;
   const std::int64_t step_row = token.span != nullptr ? span->row + token.position - span->first_token : row;
-  const auto mask = row_mask(survey.values(), op, *step, *span, step_row, positions, given);
-  return mask && std::none_of(mask->visible.begin(), mask->visible.end(), [](bool one) { return one; });
+  const auto hides_all = [&](int variant) {
+    OpForm given;
+    given.variant = variant;
+    const auto mask = row_mask(survey.values(), op, *step, *span, step_row, positions, given);
+    return mask && std::none_of(mask->visible.begin(), mask->visible.end(), [](bool one) { return one; });
+  };
+  // A row of left padding has padding before it alone, and a causal mask hides what comes behind.
+  const bool left = token.span == nullptr && row < span->row && step->kind == StepKind::prefill;
+  return hides_all(kGivenMask) || (left && hides_all(kGivenCausal));
 }
 
 struct Emptied {
@@ -197,7 +202,7 @@ Findings detect_softmax_fully_masked(Survey& survey) {
                                   counted(unsure, "softmax op")));
   } else {
     exclude(out, survey,
-            fmt::format("every row of somebody in {} has a key above -Inf", counted(looked_at, "softmax op")));
+            fmt::format("every row of a request in {} has a key above -Inf", counted(looked_at, "softmax op")));
   }
   return out;
 }
