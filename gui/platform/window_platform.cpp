@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include <cstdlib>
 #include <utility>
 
 #include "gui/platform/held_shift.h"
@@ -30,6 +31,12 @@ class GlfwWindow {
   }
 
   Status open(Extent size, const std::string& title) {
+    // Without either, a library of Wayland's would complain on standard error.
+    const bool display = std::getenv("DISPLAY") != nullptr || std::getenv("WAYLAND_DISPLAY") != nullptr;
+    if (!display)
+      return fail(
+          "no window without a display: neither DISPLAY nor WAYLAND_DISPLAY is set; --screenshot "
+          "needs no screen");
     started_ = glfwInit() == GLFW_TRUE;
     if (!started_) return glfw_failure("no window without a display");
     glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);

@@ -17,7 +17,8 @@ class Command:
 
     def run(self, *arguments, cwd=None):
         return subprocess.run(["nanscope", *map(str, arguments)], executable=self.path, capture_output=True, text=True,
-                              check=False, cwd=cwd)
+                              check=False, cwd=cwd, env={name: value for name, value in os.environ.items()
+                                                         if name != "COLUMNS"})  # newer versions of pytest set it
 
     def json(self, *arguments):
         return json.loads(self.run(*arguments, "--format", "json").stdout)

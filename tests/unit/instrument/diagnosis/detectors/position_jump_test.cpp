@@ -1,0 +1,69 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "instrument/diagnosis/diagnosis.h"
+#include "instrument/recompute/kernel_arithmetic.h"
+#include "tests/unit/core/dump/memory_dump.h"
+#include "tests/unit/instrument/diagnosis/found.h"
+
+namespace nanscope {
+namespace {
+
+using testing::classes;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::MemoryDump;
+
+struct Chunk {
+  std::int64_t first = 0;
+  std::int64_t rows = 4;
+  std::optional<double> past = {};
+};
+
+/// Chunks of one prompt: ids, positions, a norm, and the length of the cache where it is given.
+Diagnosis chunks(const std::vector<Chunk>& all) {
+  MemoryDump dump;
+  for (std::size_t step = 0; step < all.size(); ++step) {
+    const std::string folder = "step_" + std::to_string(step) + '/';
+    const Chunk& one = all[step];
+    std::vector<double> positions;
+    for (std::int64_t at = 0; at < one.rows; ++at) positions.push_back(static_cast<double>(one.first + at));
+    dump.add(folder + "positions", "i64", {1, one.rows}, positions);
+    if (one.past) dump.add(folder + "past_length", "i64", {1}, {*one.past});
+    dump.add(folder + "model.layers.0.input_layernorm.output", "f32", {1, one.rows, 8});
+  }
+  const auto run = dump.run();
+  KernelArithmetic arithmetic;
+  auto made = diagnose(*run, arithmetic, {});
+  return made ? std::move(*made) : Diagnosis{};
+}
+
+TEST(PositionJump, ChunksThatFollowEachOtherAreHealthy) {
+  EXPECT_THAT(classes(chunks({{0}, {4}, {8}})), ElementsAre());
+  EXPECT_THAT(classes(chunks({{0, 4, 0}, {4, 4, 4}, {8, 1, 8}})), ElementsAre());
+}
+
+TEST(PositionJump, AChunkThatLeavesPositionsOutIsNamed) {
+  const Diagnosis found = chunks({{0}, {8}});
+  ASSERT_THAT(classes(found), ElementsAre("position-jump"));
+  EXPECT_THAT(found.faults[0].summary, HasSubstr("begins at position 8, where its sequence stands at 4"));
+}
+
+TEST(PositionJump, AContradictionToTheCacheIsNamed) {
+  const Diagnosis found = chunks({{0, 4, 0}, {8, 4, 4}});
+  ASSERT_THAT(classes(found), ElementsAre("position-jump"));
+  EXPECT_THAT(found.faults[0].summary, HasSubstr("past_length"));
+}
+
+/// A prefix may lie in the cache, and tokens may be computed again.
+TEST(PositionJump, WhatBeginsLaterOrGoesBackIsHealthy) {
+  EXPECT_THAT(classes(chunks({{32}})), ElementsAre());
+  EXPECT_THAT(classes(chunks({{0}, {2}})), ElementsAre());
+}
+
+}  // namespace
+}  // namespace nanscope
