@@ -344,6 +344,8 @@ PassBuilder::Operand PassBuilder::with_forms(std::string_view op, Port port, Ten
     Inputs inputs{{"x", source, {}}};
     give_parameter(inputs, "scale", scale);
     give_parameter(inputs, "amax_history", history_of(op));
+    if (const std::vector<Index> zero = find(op, port, Form::zero_point, index); !zero.empty())
+      give_parameter(inputs, "zero_point", zero.front());
     out.scale = scale ? emitted_[*scale] : 0;
     out.codes = emit(std::string(op) + "_quantise", OpKind::quantise, std::move(inputs), {"codes", codes});
   }

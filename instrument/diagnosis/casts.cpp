@@ -47,6 +47,10 @@ class Measure {
     if (!pool_alone || !scale.by_step_row) cast_.grid = scale.grid;
     if (!cast_.grid && source != nullptr) imply(codes, *source, slots, pool);
     RowScale used{cast_.grid, scale.by_step_row};
+    if (const Tensor* zero = run_.input(op, "zero_point"); zero != nullptr && row_.exponent_bits == 0) {
+      const auto values = run_.values(*zero);
+      if (values && values->size() == 1) zero_ = double{values->front()};
+    }
     for (std::int64_t row = 0; row < codes.tokens; ++row) {
       std::int64_t step_row = row;
       if (pool) {
@@ -139,7 +143,9 @@ class Measure {
       note_value(x, double{from->off(0, channel)}, row, channel);
       cast_.lost += x != 0 && code == 0 ? 1 : 0;
       if (!cast_.grid || !scale_complaint(s).empty()) continue;
-      const double scaled = std::max(0.0, std::abs(x) - double{from->off(0, channel)}) / s / largest;
+      double scaled = std::max(0.0, std::abs(x) - double{from->off(0, channel)}) / s / largest;
+      // Of asymmetric codes the range ends at the largest code on the one side, and at the lowest on the other.
+      if (zero_ != 0) scaled = 1 + std::max(x / s + zero_ - largest, -largest - 1 - (x / s + zero_)) / largest;
       cast_.reach = std::max(cast_.reach, scaled);
       if (scaled <= rounds_to_top(cast_.format)) continue;
       ++cast_.clipped;
@@ -190,6 +196,7 @@ class Measure {
   RunView& run_;
   Cast& cast_;
   const FormatInfo& row_;
+  double zero_ = 0;       ///< the code of 0, where one for all was dumped
   bool sourced_ = false;  ///< some row of codes had the values that it was made of
   std::set<std::pair<std::int64_t, std::int64_t>> cells_;
   std::vector<float> magnitudes_;

@@ -87,6 +87,7 @@ Status read_groups(ConfigReader& config, QuantizationConfig& out) {
       one.bits = reader.integer("num_bits", 8, 1, 64);
       one.type = reader.text("type", "int");
       one.strategy = reader.text("strategy");
+      one.act_order = reader.text("actorder") == "group";
       one.group_size = reader.integer("group_size", 0, -1, kMostBlock);
       one.block = read_block(reader, "block_structure").value_or(one.block);
       if (!reader.status()) return reader.status();

@@ -37,6 +37,7 @@ struct QuantGroup {
   std::int64_t bits = 0;
   std::string type;                         ///< "float", "int"
   std::string strategy;                     ///< "tensor", "channel", "group", "tensor_group", "block"
+  bool act_order = false;                   ///< groups are of columns in the order of their activations
   std::int64_t group_size = 0;              ///< elements of a row that share a scale; 0: not by groups
   std::array<std::int64_t, 2> block{0, 0};  ///< rows and columns that share a scale; 0: not by blocks
   InputScales inputs = InputScales::none;

@@ -24,6 +24,7 @@ struct Pair {
   std::vector<std::int64_t> rows;     ///< that differ
   std::int64_t elements = 0;          ///< of these rows that do, in any bit
   std::int64_t row = 0, channel = 0;  ///< of the last of them
+  bool gradient = false;              ///< of a weight, as a hook of its producer saw it
 };
 
 /// Rows of weights and of their gradients are nobody's, and all of them matter.
@@ -83,6 +84,32 @@ class Comparer {
     return false;
   }
 
+  /// A weight, and not what tells where a step's rows stand.
+  static bool of_weights(const Op& op) {
+    return op.kind == OpKind::parameter && (op.name.ends_with("weight") || op.name.ends_with("bias"));
+  }
+
+  /// Gradients that hooks dumped by the names of their weights: "layers.0.norm.weight.grad".
+  void gradients(const Step& a, const Step& b, std::vector<Pair>& all) {
+    const auto name_of = [](const Tensor& tensor) {
+      const std::size_t slash = tensor.name.find('/');
+      return tensor.name.starts_with("rank") && slash != std::string::npos ? tensor.name.substr(slash + 1)
+                                                                           : tensor.name;
+    };
+    std::map<std::string, const Tensor*> others;
+    for (const Tensor& tensor : run_.content(b.id).tensors) {
+      if (tensor.name.ends_with(".grad")) others.emplace(name_of(tensor), &tensor);
+    }
+    for (const Tensor& tensor : run_.content(a.id).tensors) {
+      const auto other = tensor.name.ends_with(".grad") ? others.find(name_of(tensor)) : others.end();
+      const Op* op = other != others.end() ? run_.maker(tensor) : nullptr;
+      if (op == nullptr) continue;
+      const std::size_t before = all.size();
+      add(*op, &tensor, other->second, all);
+      if (all.size() > before) all.back().gradient = true;
+    }
+  }
+
   /// Outputs of one number, where their names have one: a table of cosines is no counterpart of one of sines.
   static bool counterparts(const Tensor& x, const Tensor& y) {
     const auto number = [](const std::string& name) {
@@ -93,15 +120,14 @@ class Comparer {
   }
 
   void compare(const Step& a, const Step& b, std::vector<Pair>& all) {
-    if (a.kind != StepKind::optimizer && read_other_tokens(a, b)) {
-      ++of_other_tokens_;
-      return;
-    }
+    gradients(a, b, all);
+    const bool other_tokens = a.kind != StepKind::optimizer && read_other_tokens(a, b);
+    of_other_tokens_ += other_tokens ? 1 : 0;
     depth_ = 0;
     for (const Op& op : run_.content(a.id).ops) {
       const Op* other = run_.find_op(b.id, op.layer, op.name);
       if (op.kind != OpKind::parameter) ++depth_;
-      if (other == nullptr) continue;
+      if (other == nullptr || (other_tokens && !of_weights(op))) continue;
       for (std::size_t i = 0; i < op.outputs.size() && i < other->outputs.size(); ++i) {
         const Tensor* x = run_.tensor(op.outputs[i]);
         const Tensor* y = run_.tensor(other->outputs[i]);
@@ -142,7 +168,7 @@ class Comparer {
     if (x->tokens != y->tokens || x->channels != y->channels || x->format != y->format || x->count() == 0) return;
     Pair pair{&op, x, y, {}};
     const bool exact = info(x->format).bits <= 8 || x->format == Format::i32;
-    const bool everybodys = of_weights(run_, op);
+    const bool everybodys = nanscope::of_weights(run_, op) || x->name.ends_with(".grad");
     // Replicas of a weight, and of its summed gradient, are one rounding of one sum at most apart.
     const double allowed = exact        ? 0
                            : everybodys ? 4 * roundoff(x->format)
@@ -271,9 +297,16 @@ Findings detect_rank_divergence(Survey& survey) {
   for (const Pair& pair : pairs) {
     if (pair.rows.empty() && pair.a->health.absmax > 0) ++agreed[pair.op->name + '|' + pair.a->role];
   }
+  const auto shared_by_ranks = [&](const Pair& pair) {
+    return always_shared(*pair.op, *pair.a) || agreed[pair.op->name + '|' + pair.a->role] > 0;
+  };
+  // Gradients of a part of a batch differ by right; where the weights part, they were what they were stepped with.
+  const bool weights_part = std::any_of(pairs.begin(), pairs.end(), [&](const Pair& pair) {
+    return !pair.gradient && pair.op->kind == OpKind::parameter && !pair.rows.empty() && shared_by_ranks(pair);
+  });
   std::int64_t shared = 0;
   for (const Pair& pair : pairs) {
-    const bool is_shared = always_shared(*pair.op, *pair.a) || agreed[pair.op->name + '|' + pair.a->role] > 0;
+    const bool is_shared = pair.gradient ? weights_part : shared_by_ranks(pair);
     shared += is_shared ? 1 : 0;
     if (!is_shared || pair.rows.empty() || !out.found.empty()) continue;
     const Tensor& wrong = culprit(survey, pairs, pair);
@@ -293,6 +326,10 @@ Findings detect_rank_divergence(Survey& survey) {
         "{} of {} {} from {}, which ranks should share{}", counted(pair.rows.size(), "row"), finding.fault.tensor,
         pair.rows.size() == 1 ? "differs" : "differ", survey.facts.name_of(other), flipped_bit(survey.run(), pair));
     finding.fault.fix = "compare what goes into this op on both ranks: the all-reduce before it, its weight, its seed";
+    if (pair.gradient) {
+      finding.fault.summary += "; the weights of the ranks part as well: the gradient was not reduced over ranks";
+      finding.fault.fix = "reduce this gradient over the ranks before the optimizer steps, or look for what skips it";
+    }
     if (pair.op->kind == OpKind::all_reduce) {
       finding.fault.fix = "look for a faulty link or memory of this rank, or a kernel that sums otherwise there";
       finding.fault.ops = {wrong.op};

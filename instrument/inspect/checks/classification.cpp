@@ -1,5 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 #include "core/counted.h"
 #include "core/text/safe_text.h"
 #include "instrument/inspect/check.h"
@@ -16,9 +20,52 @@ bool holds_codes(const Inspected& one) {
   return dtype == "U8" || dtype == "I8" || dtype.starts_with("F8_E4") || dtype.starts_with("F8_E5");
 }
 
+/// Methods of packed integers that servers load and nanscope does not decode.
+bool loaded_elsewhere(const QuantizationConfig& config) {
+  constexpr std::string_view kMethods[] = {"gptq", "gptq_marlin", "awq",        "awq_marlin", "bitsandbytes",
+                                           "hqq",  "aqlm",        "auto-round", "quark",      "eetq"};
+  return std::find(std::begin(kMethods), std::end(kMethods), config.name) != std::end(kMethods);
+}
+
+/// Weights as packed integers of 32 bits, as compressed-tensors' pack-quantized has them.
+bool packed_integers(const Inspected& one) {
+  const CheckpointFiles::Tensor packed = one.module->find("weight_packed");
+  return packed.entry != nullptr && packed.entry->dtype == "I32";
+}
+
+void check_integers(const InspectSubject& subject, std::vector<InspectFinding>& findings) {
+  const auto& groups = subject.config.groups;
+  const bool act_order = std::any_of(groups.begin(), groups.end(), [](const QuantGroup& one) { return one.act_order; });
+  InspectFinding unread{.id = "not-decoded", .severity = Severity::note, .text = {}, .known_as = {}, .modules = {}};
+  InspectFinding order{.id = "g-idx-missing", .severity = Severity::error, .text = {}, .known_as = {}, .modules = {}};
+  for (const Inspected& one : subject.modules) {
+    if (!packed_integers(one)) continue;
+    unread.modules.push_back(one.module->path);
+    if (act_order && !one.module->has("weight_g_idx")) order.modules.push_back(one.module->path);
+  }
+  if (!order.modules.empty()) {
+    order.text = fmt::format(
+        "the config's actorder is group, and {} ({}) have no weight_g_idx: which columns share a scale is not known",
+        counted(order.modules.size(), "module"), some_of(order.modules));
+    findings.push_back(std::move(order));
+  }
+  if (!unread.modules.empty()) {
+    unread.text = fmt::format("weights of {} ({}) are packed integers, which nanscope does not decode: not looked at",
+                              counted(unread.modules.size(), "module"), some_of(unread.modules));
+    findings.push_back(std::move(unread));
+  }
+}
+
 void check_config(const InspectSubject& subject, std::vector<InspectFinding>& findings) {
   const QuantizationConfig& config = subject.config;
-  if (!subject.loader.knows(config)) {
+  if (loaded_elsewhere(config)) {
+    findings.push_back({.id = "method-not-inspected",
+                        .severity = Severity::note,
+                        .text = fmt::format("nanscope does not decode weights of quant_method '{}': not looked at",
+                                            one_line(config.name)),
+                        .known_as = {},
+                        .modules = {}});
+  } else if (!subject.loader.knows(config)) {
     InspectFinding unknown{.id = "method-unknown",
                            .severity = Severity::error,
                            .text = fmt::format("{} knows no quant_method '{}': {}", subject.loader.name,
@@ -77,7 +124,7 @@ void check_classification(const InspectSubject& subject, std::vector<InspectFind
     if (coded && none) bare.modules.push_back(one.module->path);
     if (coded && !none && one.listed) listed.modules.push_back(one.module->path);
     if (!coded && !none && one.candidate && !one.listed && one.matrix) plain.modules.push_back(one.module->path);
-    if (one.module->weight().entry != nullptr) continue;
+    if (one.module->weight().entry != nullptr || loaded_elsewhere(subject.config)) continue;
     for (const char* part : {"weight_scale", "weight_scale_inv", "weight_global_scale", "weight_scale_2", "scales"}) {
       if (!one.module->has(part)) continue;
       orphans.modules.push_back(one.module->path);
@@ -112,6 +159,7 @@ void check_classification(const InspectSubject& subject, std::vector<InspectFind
     findings.push_back(std::move(orphans));
   }
   check_fused_lists(subject, findings);
+  check_integers(subject, findings);
 }
 
 }  // namespace nanscope

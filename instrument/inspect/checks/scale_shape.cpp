@@ -27,7 +27,10 @@ void check_scale_shape(const InspectSubject& subject, std::vector<InspectFinding
   std::string first;
   bool half = false;
   for (const Inspected& one : subject.modules) {
-    if (!one.why.empty() && one.why.find("no scale beside it") == std::string::npos) {
+    // Packed integers are not decoded, which is no fault of theirs: see the check of classification.
+    const CheckpointFiles::Tensor packed = one.module->find("weight_packed");
+    const bool integers = packed.entry != nullptr && packed.entry->dtype == "I32";
+    if (!integers && !one.why.empty() && one.why.find("no scale beside it") == std::string::npos) {
       if (shape.modules.empty()) first = one.why;
       half = half || is_half(*one.module);
       shape.modules.push_back(one.module->path);
