@@ -36,6 +36,7 @@ struct VerifyArguments {
   bool progress = false;
   bool follow_links = false;
   bool no_free_run = false;
+  double min_coverage = 0.95;
   bool gui = false;
   std::string junit;
   std::string adapter;
@@ -152,6 +153,11 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   }
   const Result<FreeRun> free = run_freely(arguments, **reference, *one.run, interrupt);
   if (!free) return interrupt.code();
+  if (made->coverage() < arguments.min_coverage)
+    made->open = fmt::format("{:.3g} % of the elements were checked, less than the {:.3g} % of --min-coverage",
+                             100 * made->coverage(), 100 * arguments.min_coverage);
+  if (made->open.empty() && free->leaves_at)
+    made->open = "the free run leaves the model, and no checked output shows why";
   if (!arguments.junit.empty()) {
     const Status written = write_output(arguments.junit, report::verify_junit(*made),
                                         {.replace = true, .inputs = {arguments.target, arguments.model}});
@@ -161,7 +167,8 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   print(arguments.json    ? report::verify_json(*made, *free)
         : arguments.brief ? report::verify_answer(*made, terminal)
                           : report::verify_text(*made, *free, terminal));
-  return made->off() > 0 || !made->notes.empty() ? kFound : kClean;
+  if (made->off() > 0 || !made->notes.empty()) return kFound;
+  return made->open.empty() ? kClean : kNotJudged;
 }
 
 }  // namespace
@@ -203,6 +210,12 @@ void add_verify_command(CLI::App& app, Action& action) {
   command
       ->add_option("--resume", arguments->resume, "Save each result to this file, and continue from it the next time")
       ->type_name("FILE");
+  command
+      ->add_option("--min-coverage", arguments->min_coverage,
+                   "The least share of the dumped elements that has to be checked, 0 to 1; with less, the exit code "
+                   "is 3 (default: 0.95)")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 1.0));
   command->add_flag("--no-free-run", arguments->no_free_run, "Do not run the model freely from the dumped token ids");
   command->add_flag("--progress", arguments->progress, "Show progress even if standard error is not a terminal");
   add_follow_links(*command, arguments->follow_links);
@@ -221,7 +234,9 @@ void add_verify_command(CLI::App& app, Action& action) {
       "  nanscope verify dump/ --model ~/models/Llama-3.2-1B --resume check.jsonl --junit verify.xml\n"
       "\n"
       "Exit codes: 0 every output is the model's; 1 an output is not, or the report has a Note; 2 bad usage, or an "
-      "unreadable dump or checkpoint; 130 interrupted.");
+      "unreadable dump or checkpoint; 3 no difference found, but too little was checked (--min-coverage) or the free "
+      "run "
+      "leaves the model; 130 interrupted.");
   command->callback([arguments, &action] {
     action = [arguments](Interrupt& interrupt) {
 #ifdef NANSCOPE_GUI

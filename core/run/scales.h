@@ -47,7 +47,7 @@ inline std::string_view scale_complaint(double scale) {
   if (scale <= -1e30) return "as large as a sentinel";
   if (scale < 0) return "negative";
   if (scale >= 1e30) return "as large as a sentinel";
-  if (scale < 1e-30) return "as small as memory that nobody wrote";
+  if (scale < 1e-30) return "as small as unwritten memory";
   return {};
 }
 

@@ -340,7 +340,7 @@ Result<SheetPair> make_model_pair(RunView& run, ReferenceSource& model, const Pl
   pair.here = std::move(*here);
   auto difference = std::make_shared<TensorDifference>();
   const std::string& problem = there.problem();
-  difference->words = problem.empty() ? "being done again\u2026" : "not done again: " + problem;
+  difference->words = problem.empty() ? "being recomputed\u2026" : "not recomputed: " + problem;
   pair.difference = std::move(difference);
   return pair;
 }

@@ -20,9 +20,9 @@ using scenarios::Outcome;
 std::string_view meaning(Effect effect) {
   switch (effect) {
     case Effect::removes_cause:
-      return "nobody answers from NaN, and the root cause is gone";
+      return "no request answers from NaN, and the root cause is gone";
     case Effect::removes_nan:
-      return "nobody answers from NaN, but the root cause is still there";
+      return "no request answers from NaN, but the root cause is still there";
     case Effect::limits_spread:
       return "fewer requests or tokens hold NaN";
     case Effect::changes_symptom:
@@ -67,7 +67,7 @@ void add_to_group(WhatIfTable& table, const Outcome& outcome, const Outcome& rec
     const bool stays = recorded.faults.empty() && outcome.effect == Effect::changes_symptom;
     table.groups.push_back({outcome.effect,
                             stays ? "stays healthy, answers otherwise" : std::string(to_string(outcome.effect)),
-                            stays ? "nobody answers from NaN, as before" : std::string(meaning(outcome.effect)),
+                            stays ? "no request answers from NaN, as before" : std::string(meaning(outcome.effect)),
                             {}});
     group = std::prev(table.groups.end());
   }

@@ -558,7 +558,7 @@ class BitsView final : public View {
     ReferenceView there(facts.view(), *facts.model(), subject->tensor.id);
     if (!there.reference()) {
       alone.label = label;
-      alone.words = there.problem().empty() ? "being done again\u2026" : "not done again: " + there.problem();
+      alone.words = there.problem().empty() ? "being recomputed\u2026" : "not recomputed: " + there.problem();
       return std::make_shared<const BitsPair>(std::move(alone));
     }
     Result<BitsPair> pair = make_bits_pair(std::move(alone.here), there, label);

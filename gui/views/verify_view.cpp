@@ -65,7 +65,7 @@ class VerifyView final : public View {
     const auto& list = static_cast<const VerifyList&>(*prepared);
     if (!list.errors) {
       if (context.beside && context.beside->check) {
-        notice(context, area, "Checking\u2026", "Outputs are listed as they are done again");
+        notice(context, area, "Checking\u2026", "Outputs are listed as they are recomputed");
       } else {
         notice(context, area, "No model stands beside",
                "nanscope gui DUMP --model DIR checks a dump against its checkpoint; so does DIR, dropped with Shift");

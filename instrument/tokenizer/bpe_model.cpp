@@ -69,7 +69,10 @@ Status BpeModel::encode(std::string_view piece, std::vector<std::int32_t>& ids) 
 /// Appends the tokens of the single bytes or characters.
 Status BpeModel::begin(std::string_view piece, std::vector<std::int32_t>& tokens) const {
   if (const auto* bytes = std::get_if<ByteTokens>(&alphabet_)) {
-    for (const char c : piece) tokens.push_back((*bytes)[static_cast<unsigned char>(c)]);
+    // Bytes without a token are passed over, as the package does it: SmolLM2 lacks 21 of them.
+    for (const char c : piece) {
+      if (const std::int32_t token = (*bytes)[static_cast<unsigned char>(c)]; token >= 0) tokens.push_back(token);
+    }
     return {};
   }
   const auto& characters = std::get<CharacterTokens>(alphabet_);

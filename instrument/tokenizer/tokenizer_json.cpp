@@ -132,11 +132,14 @@ class Reader {
       return {};
     }
     ByteTokens bytes{};
+    const std::int32_t unknown = token_of(fields::text_of(model, "unk_token"));
+    bool any = false;
     for (int byte = 0; byte < 256; ++byte) {
       const std::int32_t token = token_of(to_alphabet(std::string(1, static_cast<char>(byte))));
-      if (token < 0) return fail("no token for byte " + std::to_string(byte));
-      bytes[static_cast<std::size_t>(byte)] = token;
+      any = any || token >= 0;
+      bytes[static_cast<std::size_t>(byte)] = token >= 0 ? token : unknown;
     }
+    if (!any) return fail("no byte has a token");
     alphabet_ = bytes;
     return {};
   }

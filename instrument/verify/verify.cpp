@@ -170,7 +170,7 @@ class Verifier::Impl {
         continue;
       }
       if (recipe_of(op.kind) == nullptr) {
-        skip({name, std::string(kNoRecipe), op.name, out->role});
+        skip({name, std::string(kNoRecipe), op.name, out->role, out->count()});
         continue;
       }
       check(op, step, *out, name);
@@ -246,7 +246,7 @@ class Verifier::Impl {
     auto judged = recomputer_.judge(op, out, form, {}, 0, &why);
     if (options_.stop.stop_requested()) return;
     if (!judged || (judged->elements == 0 && judged->not_finite.empty())) {
-      skip({name, judged ? std::string(kNothingRecomputed) : why, op.name, out.role});
+      skip({name, judged ? std::string(kNothingRecomputed) : why, op.name, out.role, out.count()});
       return;
     }
     VerifiedOutput one;
@@ -340,6 +340,14 @@ HowSure certainty(const VerifiedOutput& one) {
 std::size_t Verification::off() const {
   return static_cast<std::size_t>(
       std::count_if(checked.begin(), checked.end(), [](const VerifiedOutput& one) { return one.off; }));
+}
+
+double Verification::coverage() const {
+  double done = 0;
+  double left = 0;
+  for (const VerifiedOutput& one : checked) done += one.kind == "weight" ? 0 : static_cast<double>(one.elements);
+  for (const NotChecked& one : not_checked) left += static_cast<double>(one.elements);
+  return done + left > 0 ? done / (done + left) : 1;
 }
 
 const VerifiedOutput* Verification::first() const {

@@ -65,6 +65,7 @@ struct NotChecked {
   std::string reason;
   std::string op;
   std::string role;
+  std::int64_t elements = 0;
 };
 
 struct Verification {
@@ -75,9 +76,12 @@ struct Verification {
   std::vector<NotChecked> not_checked;
   std::vector<std::string> notes;  ///< ids that no token has, positions that do not begin where they should
   bool complete = true;            ///< false: it was stopped
+  std::string open;                ///< why nothing that is off is no agreement; empty: it is one
 
   std::size_t off() const;
   const VerifiedOutput* first() const;  ///< that is off
+  /// The share of the elements of all outputs that was checked; 1 where there is none.
+  double coverage() const;
 };
 
 struct VerifyOptions {

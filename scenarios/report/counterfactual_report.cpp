@@ -110,7 +110,7 @@ std::string reason(const Recommendation& best, const Counterfactuals& counterfac
   const Outcome& outcome = *best.outcome;
   if (best.basis == Basis::symptom_alone)
     return fmt::format(
-        "nobody answers from NaN; no change {}removes the cause, {}, and of those that do this none is cheaper",
+        "no request answers from NaN; no change {}removes the cause, {}, and of those that do this none is cheaper",
         counterfactuals.stopped ? "that was run " : "", counterfactuals.root_class);
   std::string text = fmt::format("it removes the cause: {} is gone", counterfactuals.root_class);
   if (!outcome.breaks_at.empty()) text += fmt::format(", the chain breaks at {}", outcome.breaks_at);

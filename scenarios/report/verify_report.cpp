@@ -86,11 +86,13 @@ std::string verify_answer(const Verification& made, const Terminal& terminal) {
   std::string text;
   const std::string checked = counted(made.checked.size(), "output");
   if (first == nullptr) {
-    text += paragraph("Verdict   ",
-                      paint(terminal, made.complete ? Ink::green : Ink::yellow,
-                            made.complete ? fmt::format("the model's: none of {} is further off than rounding", checked)
-                                          : fmt::format("stopped: none of the {} so far is off", checked)),
-                      terminal);
+    text += paragraph(
+        "Verdict   ",
+        paint(terminal, made.complete && made.open.empty() ? Ink::green : Ink::yellow,
+              !made.complete      ? fmt::format("stopped: none of the {} so far is off", checked)
+              : made.open.empty() ? fmt::format("the model's: none of {} is further off than rounding", checked)
+                                  : fmt::format("no difference found in {}; {}", checked, made.open)),
+        terminal);
   } else {
     text += paragraph("Verdict   ",
                       paint(terminal, Ink::red,
@@ -111,7 +113,7 @@ std::string verify_answer(const Verification& made, const Terminal& terminal) {
   }
   for (const std::string& note : made.notes) text += paragraph("Note      ", printable(note, terminal), terminal);
   return text + paragraph("Rests on  ",
-                          fmt::format("{} done again from what was dumped and the weights of {}; {} could not be",
+                          fmt::format("{} recomputed from the dump and the weights of {}; {} could not be",
                                       checked, printable(made.model, terminal), made.not_checked.size()),
                           terminal);
 }
@@ -149,7 +151,9 @@ std::string verify_json(const Verification& made, const FreeRun& free) {
   out["model"] = made.model;
   out["family"] = made.family;
   const VerifiedOutput* first = made.first();
-  out["verdict"] = first != nullptr ? "fault" : made.complete ? "clean" : "incomplete";
+  out["verdict"] = first != nullptr ? "fault" : made.complete && made.open.empty() ? "clean" : "incomplete";
+  out["open"] = made.open;
+  out["coverage"] = made.coverage();
   out["first"] = first != nullptr ? json_of(*first) : Json();
   std::int64_t elements = 0;
   std::int64_t explained = 0;

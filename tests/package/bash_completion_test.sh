@@ -38,7 +38,7 @@ offers 'nanscope scenarios kv-s' kv-scale-lock
 offers 'nanscope bits 430 -f e4m' e4m3 e4m3fnuz
 offers 'nanscope replay x.nanscope --set kv.form' kv.format=
 offers 'nanscope replay x.nanscope --set kv.format=b' bf16
-offers 'nanscope diagnose dump --fail-on f16-overflow,kv-' f16-overflow,kv-scale-locked
+offers 'nanscope diagnose dump --fail-on f16-overflow,kv-sc' f16-overflow,kv-scale-locked
 offers 'nanscope diagnose dump --fail-on f16-overflow --brie' --brief
 offers 'nanscope run --threads '
 offers 'nanscope why dump.nanscope --at'

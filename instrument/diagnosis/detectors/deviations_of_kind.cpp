@@ -53,11 +53,11 @@ Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index
 
 void exclude_deviations(Findings& out, const Survey& survey, std::string capture) {
   if (!survey.recomputing) {
-    out.not_looked_at("ops were not done again");
+    out.not_looked_at("ops were not recomputed");
   } else if (survey.recomputed == 0) {
     out.not_in_dump(std::move(capture));
   } else {
-    out.excluded(fmt::format("{} done again from their inputs, {} of them not what those give",
+    out.excluded(fmt::format("{} recomputed from their inputs, {} of them differ",
                              counted(survey.recomputed, "op"), survey.deviations.size()));
   }
 }

@@ -48,7 +48,7 @@ Findings detect_fp8_format_mismatch(Survey& survey) {
     finding.fault.fix = "write and read in the same fp8 flavour, or convert codes where the hardware changes";
     out.found.push_back(std::move(finding));
   }
-  exclude_deviations(out, survey, "nothing could be done again: dump codes, their scale and what was read of them");
+  exclude_deviations(out, survey, "nothing could be recomputed: dump codes, their scale and what was read from them");
   return out;
 }
 

@@ -445,7 +445,7 @@ Findings detect_future_leakage(Survey& survey) {
         "no probabilities, scores or attention outputs of tokens that come one after the other were dumped");
   } else {
     out.excluded(fmt::format(
-        "no key behind its token is seen in {}, {} done again{}{}", counted(looked_at, "attention op"), done_again,
+        "no key behind its token is seen in {}, {} recomputed{}{}", counted(looked_at, "attention op"), done_again,
         blocks > 0 ? fmt::format(", no scale is a later token's in {} over tokens", counted(blocks, "quantization"))
                    : "",
         twins > 0 ? fmt::format(", {} compared", counted(twins, "pair of runs")) : ""));

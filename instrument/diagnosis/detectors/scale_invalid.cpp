@@ -196,7 +196,7 @@ std::string whose_scale(Survey& survey, const Cast& cast) {
   const auto set = std::find_if(step->spans.begin(), step->spans.end(),
                                 [&](const Span& span) { return span.request == row.calibrated_request; });
   return fmt::format(", set for all rows of the step by {}",
-                     set == step->spans.end() ? std::string("rows that pad it and are nobody's") : request_text(*set));
+                     set == step->spans.end() ? std::string("its padding rows") : request_text(*set));
 }
 
 /// Scales of a recording, which are numbers in its ledger: told once, at the first.

@@ -21,7 +21,7 @@ Findings detect_scale_misapplied(Survey& survey) {
     finding.fault.fix = "apply each scale once, in the direction and with the shape that its codes were written under";
     out.found.push_back(std::move(finding));
   }
-  exclude_deviations(out, survey, "nothing could be done again: dump inputs, outputs and weights of the same ops");
+  exclude_deviations(out, survey, "nothing could be recomputed: dump inputs, outputs and weights of the same ops");
   return out;
 }
 

@@ -40,7 +40,7 @@ Findings detect_wrong_result(Survey& survey) {
                                         : "run the op again with a reference kernel on the dumped inputs";
     out.found.push_back(std::move(finding));
   }
-  exclude_deviations(out, survey, "nothing could be done again: dump inputs, outputs and weights of the same ops");
+  exclude_deviations(out, survey, "nothing could be recomputed: dump inputs, outputs and weights of the same ops");
   return out;
 }
 

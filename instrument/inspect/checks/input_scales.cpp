@@ -131,7 +131,7 @@ void check_weight_only(const InspectSubject& subject, std::vector<InspectFinding
   if (finding.modules.empty()) return;
   finding.text = fmt::format(
       "{} ({}) of experts are of 4-bit blocks and have no input scale: versions of {} before the "
-      "mend multiply by one that nobody set, and every expert gives 0",
+      "mend multiply by one that was never set, and every expert gives 0",
       counted(finding.modules.size(), "weight"), some_of(finding.modules), subject.loader.name);
   findings.push_back(std::move(finding));
 }

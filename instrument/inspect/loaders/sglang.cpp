@@ -24,7 +24,7 @@ const Loader& sglang_loader() {
                                  .ignores = sglang_ignores,
                                  .knows = sglang_knows,
                                  .unknown_method = "it is not looked at here",
-                                 .missing_scale = "-3.4e38, or memory that nobody wrote, stands where it should be",
+                                 .missing_scale = "-3.4e38, or unwritten memory, stands where it should be",
                                  .fp8_tensor_scale = "weight_scale",
                                  .needs_activation_scheme = true,
                                  .fused_fp8 = FusedScales::per_row,

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Diagnoses healthy dumps of the architectures of transformers, and says which are accused.
+
+    tests/real/architectures.py FOLDER [--nanscope COMMAND] [--only NAME,...] [--dtypes bf16,f32] [--plain-hooks] [--table]
+
+Needs torch and transformers (tried with 2.15 and 5.24), so that no other test runs it. Each architecture is made small
+with random weights of unit gain, run on a CPU (a prompt of 24 tokens and two decode steps; encoders: three padded
+sequences), captured by nanscope_capture or by plain forward hooks, and diagnosed. A healthy model must not be accused.
+Prints a line a dump with its verdict and the share of outputs that could be judged. Exit code 1: one was accused, or
+fewer than 60 could be made."""
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+import zlib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "instrument" / "python"))
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+warnings.simplefilter("ignore")
+
+import nanscope_capture  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+
+FEWEST = 60
+SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+         "vocab_size": 320, "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+MIXTURE = {"num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LATENT = {"q_lora_rank": 32, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16,
+          "num_key_value_heads": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1}
+DELTA = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+         "shared_expert_intermediate_size": 32}
+MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 2, "mamba_chunk_size": 8}
+PAIR = {"d_model": 64, "encoder_layers": 3, "decoder_layers": 3, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "decoder_start_token_id": 2}
+HEAD = {"head_dim": 16}
+WINDOW = {"sliding_window": 8}
+
+# By the class without its ending: what differs from SMALL.
+CAUSAL = {
+    "Llama": {}, "Qwen2": {}, "Qwen3": HEAD, "Mistral": WINDOW, "Ministral": HEAD | WINDOW, "Gemma": HEAD,
+    "Gemma2": HEAD | WINDOW, "Gemma3": HEAD | WINDOW, "Phi": {}, "Phi3": {}, "Phimoe": MIXTURE, "Mixtral": MIXTURE,
+    "Qwen2Moe": MIXTURE | {"shared_expert_intermediate_size": 64}, "Qwen3Moe": HEAD | MIXTURE, "GptOss": HEAD | MIXTURE | WINDOW,
+    "DeepseekV2": MIXTURE | LATENT | {"topk_method": "group_limited_greedy"}, "DeepseekV3": MIXTURE | LATENT,
+    "Qwen3Next": HEAD | MIXTURE | DELTA, "Qwen3_5": HEAD | DELTA, "Mamba": {"state_size": 8},
+    "Mamba2": {"state_size": 16, "num_heads": 8, "head_dim": 16, "n_groups": 2, "chunk_size": 8},
+    "Bamba": MAMBA | {"attn_layer_indices": [1, 3]}, "FalconH1": MAMBA | HEAD | {"mamba_d_ssm": 128},
+    "GraniteMoeHybrid": MAMBA | MIXTURE | {"shared_intermediate_size": 64, "layer_types": ["mamba", "attention"] * 2},
+    "Lfm2": {"block_ff_dim": 128, "full_attn_idxs": [1, 3]}, "RecurrentGemma": HEAD | {"lru_width": 64, "attention_window_size": 8},
+    "Rwkv": {"attention_hidden_size": 64}, "MiniMax": MIXTURE | HEAD, "Falcon": {}, "GPT2": {"n_embd": 64, "n_layer": 4, "n_head": 4},
+    "GPTJ": {"n_embd": 64, "n_layer": 4, "n_head": 4, "rotary_dim": 8, "n_positions": 256}, "GPTNeoX": {},
+    "GPTBigCode": {"n_embd": 64, "n_layer": 4, "n_head": 4}, "CodeGen": {"n_embd": 64, "n_layer": 4, "n_head": 4, "rotary_dim": 8},
+    "Bloom": {"n_layer": 4, "n_head": 4}, "Mpt": {"d_model": 64, "n_heads": 4, "n_layers": 4, "max_seq_len": 256},
+    "OPT": {"ffn_dim": 128, "word_embed_proj_dim": 64}, "Cohere": {}, "Cohere2": HEAD | WINDOW, "Olmo": {}, "Olmo2": {},
+    "Olmo3": WINDOW, "Olmoe": MIXTURE, "Nemotron": {}, "StableLm": {}, "Starcoder2": {}, "Granite": {"residual_multiplier": 0.22},
+    "GraniteMoe": MIXTURE, "SmolLM3": {"no_rope_layers": [1, 1, 1, 0]}, "Exaone4": WINDOW | {"sliding_window_pattern": 4},
+    "Ernie4_5": HEAD, "HunYuanDenseV1": HEAD, "SeedOss": HEAD, "Apertus": {}, "Glm": HEAD, "Glm4": HEAD,
+    "Glm4Moe": HEAD | MIXTURE | {"n_shared_experts": 1, "n_group": 1, "topk_group": 1}, "Helium": HEAD, "Arcee": {}, "Dots1": MIXTURE
+    | {"n_shared_experts": 1}, "XGLM": {"d_model": 64, "ffn_dim": 128, "num_layers": 4, "attention_heads": 4}, "Persimmon": {},
+    "Llama4": HEAD | MIXTURE | {"intermediate_size_mlp": 128}, "VaultGemma": HEAD | WINDOW, "MiniMaxM2": MIXTURE | HEAD,
+}
+ENCODERS = {
+    "Bert": {}, "Roberta": {"pad_token_id": 1}, "XLMRoberta": {"pad_token_id": 1}, "Electra": {"embedding_size": 32},
+    "DistilBert": {"dim": 64, "n_layers": 4, "n_heads": 4, "hidden_dim": 128}, "Albert": {"embedding_size": 32}, "MPNet": {},
+    "ModernBert": {"local_attention": 8, "global_attn_every_n_layers": 2}, "Esm": {"position_embedding_type": "rotary", "mask_token_id": 3},
+    "DebertaV2": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 16},
+}
+PAIRS = {
+    "T5": {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 3, "num_decoder_layers": 3, "num_heads": 4, "decoder_start_token_id": 0},
+    "MT5": {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 3, "num_decoder_layers": 3, "num_heads": 4, "decoder_start_token_id": 0},
+    "Bart": PAIR, "MBart": PAIR, "M2M100": PAIR, "Pegasus": PAIR, "Marian": PAIR,
+}
+KEPT = ("A_log", "D", "dt_bias", "A", "time_decay", "time_first", "recurrent_param", "rg_lru_forget_param")
+
+
+def class_of(name):
+    for ending in ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration", "MTModel"):
+        if (found := getattr(transformers, name + ending, None)) is not None:
+            return found
+    return None
+
+
+def draw(model, name):
+    """Weights of unit gain, so that each op changes its input: the library's own are near zero."""
+    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    with torch.no_grad():
+        for path, weight in model.named_parameters():
+            last = path.rsplit(".", 1)[-1]
+            if not weight.is_floating_point() or last in KEPT or "time_mix" in last:
+                continue
+            noise = torch.randn(weight.shape, generator=generator)
+            if weight.dim() <= 1:
+                weight.add_((noise * 0.1).to(weight.dtype))
+            else:
+                weight.copy_(noise * max(1, math.prod(weight.shape[1:])) ** -0.5)
+
+
+def make(name, extra, dtype, folder):
+    kind = class_of(name)
+    given = {key: value for key, value in (SMALL | extra).items()}
+    if name in ENCODERS or name in PAIRS or any(key in extra for key in ("n_embd", "state_size", "d_model", "n_layer")):
+        given.pop("num_key_value_heads")
+    torch.manual_seed(0)
+    model = kind(kind.config_class(**given))
+    draw(model, name)
+    model.to(dtype).eval()
+    model.save_pretrained(folder)
+    try:
+        return kind.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    except ValueError:  # it has one implementation of attention
+        return kind.from_pretrained(folder, dtype=dtype).eval()
+
+
+def run(model, name):
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        if name in ENCODERS:
+            ids = torch.randint(5, 290, (3, 24), generator=generator)
+            mask = torch.ones_like(ids)
+            mask[1, 17:] = mask[2, 9:] = 0
+            ids[mask == 0] = model.config.pad_token_id
+            model(input_ids=ids, attention_mask=mask)
+            return
+        ids = torch.randint(5, 290, (1, 24), generator=generator)
+        settings = model.generation_config
+        settings.eos_token_id = settings.forced_eos_token_id = settings.forced_bos_token_id = None
+        settings.pad_token_id = 0
+        model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=3, min_new_tokens=3, do_sample=False, num_beams=1)
+
+
+class Hooks:
+    """Outputs of all modules by plain forward hooks, a file a call of the model."""
+
+    def __init__(self, model, folder):
+        from safetensors.torch import save_file
+        self.folder, self.save, self.seen, self.step = Path(folder), save_file, {}, 0
+        self.handles = [module.register_forward_hook(self.keep(path)) for path, module in model.named_modules() if path]
+        self.handles.append(model.register_forward_hook(lambda *_: self.write()))
+
+    def keep(self, path):
+        def hook(module, given, made):
+            for at, one in enumerate(made if isinstance(made, tuple) else (made,)):
+                if isinstance(one, torch.Tensor):
+                    self.seen[f"{path}.output" + (f".{at}" if at else "")] = one.detach().clone().contiguous()
+        return hook
+
+    def write(self):
+        folder = self.folder / f"step_{self.step:05d}"
+        folder.mkdir(parents=True)
+        self.save(self.seen, folder / "tensors.safetensors")
+        self.seen, self.step = {}, self.step + 1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for handle in self.handles:
+            handle.remove()
+
+
+def diagnose(command, dump):
+    done = subprocess.run([command, "diagnose", str(dump), "--format", "json"], capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1, 3):
+        return {"verdict": "error", "faults": [], "coverage": {"outputs": 0, "judged": 0}, "text": done.stderr.strip()}
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--nanscope", default=str(ROOT / "build" / "nanscope"))
+    parser.add_argument("--only")
+    parser.add_argument("--dtypes", default="bf16,f32")
+    parser.add_argument("--plain-hooks", action="store_true", help="capture by plain forward hooks")
+    parser.add_argument("--table", action="store_true", help="print lines of a table in Markdown")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    every = CAUSAL | ENCODERS | PAIRS
+    names = arguments.only.split(",") if arguments.only else list(every)
+    dtypes = {"bf16": torch.bfloat16, "f32": torch.float32, "f16": torch.float16}
+    made, accused, left_out = set(), [], []
+    for name in names:
+        for dtype in arguments.dtypes.split(","):
+            place = arguments.folder / name / dtype
+            shutil.rmtree(place, ignore_errors=True)
+            try:
+                model = make(name, every[name], dtypes[dtype], place / "checkpoint")
+                way = Hooks if arguments.plain_hooks else nanscope_capture.attach
+                with way(model, str(place / "dump")):
+                    run(model, name)
+            except Exception as error:  # this version of the library has it otherwise
+                left_out.append(name)
+                print(f"{name} {dtype}: not made ({type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''})", flush=True)
+                continue
+            found = diagnose(arguments.nanscope, place / "dump")
+            made.add(name)
+            coverage = found["coverage"]
+            share = 100 * coverage["judged"] / max(1, coverage["outputs"])
+            if found["verdict"] in ("fault", "damaged", "error"):
+                accused.append(f"{name} {dtype}")
+            cause = found["faults"][0]["summary"][:160] if found["faults"] else found.get("text", "")
+            line = (f"| {name} | {dtype} | {found['verdict']} | {share:.0f} % of {coverage['outputs']} |" if arguments.table else
+                    f"{name} {dtype}: {found['verdict']}, {share:.0f} % of {coverage['outputs']} outputs judged")
+            print(line + (f" {cause}" if cause else ""), flush=True)
+            shutil.rmtree(place)
+    print(f"{len(made)} architectures made, {len(set(left_out))} not; {len(accused)} dumps accused{': ' + ', '.join(accused) if accused else ''}")
+    return 1 if accused or (not arguments.only and len(made) < FEWEST) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
