@@ -52,7 +52,8 @@ constexpr std::array kLayerModules = {
         "o_proj", gemm, 420, "attn_out", "out"},
     ModulePattern{"^self_attn ^attn ^attention ^self_attention ^linear_attn ^mixer", "self_attn", block, 440, "x",
                   "out", 190},
-    ModulePattern{"attention.output.layer_norm attention.layer_norm attn_post_norm post_attn_layernorm post_self_attn_layernorm ln1_post",
+    ModulePattern{"attention.output.layer_norm attention.layer_norm attn_post_norm post_attn_layernorm "
+                  "post_self_attn_layernorm ln1_post",
                   "attn_post_norm", layer_norm, 450, "x", "norm_out"},
     ModulePattern{"attn_residual residual1 resid_attn post_attn_residual ffn_inp attn_add resid_mid hidden_after_attn "
                   "post_attn_hidden",

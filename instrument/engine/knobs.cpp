@@ -376,7 +376,8 @@ std::vector<Knob> engine_knobs() {
           [](auto& c) -> auto& { return c.pad; }),
       knob(
           "engine.dummy_batch", "none|masked|slot_0",
-          "a token without a context runs that no request asked for: its key and value go nowhere, or into slot 0 because "
+          "a token without a context runs that no request asked for: its key and value go nowhere, or into slot 0 "
+          "because "
           "its slot mapping was left at 0",
           [](auto& c) -> auto& { return c.dummy_batch; }),
       knob(

@@ -20,7 +20,7 @@ struct BpeMerge {
 };
 
 /// What a piece is made of before merging, in a model over bytes: by byte, its token; -1: none.
-using ByteTokens = std::array<std::int32_t, 256>;  
+using ByteTokens = std::array<std::int32_t, 256>;
 
 /// The same in a model over characters, as SentencePiece trains it.
 struct CharacterTokens {

@@ -113,8 +113,8 @@ std::string verify_answer(const Verification& made, const Terminal& terminal) {
   }
   for (const std::string& note : made.notes) text += paragraph("Note      ", printable(note, terminal), terminal);
   return text + paragraph("Rests on  ",
-                          fmt::format("{} recomputed from the dump and the weights of {}; {} could not be",
-                                      checked, printable(made.model, terminal), made.not_checked.size()),
+                          fmt::format("{} recomputed from the dump and the weights of {}; {} could not be", checked,
+                                      printable(made.model, terminal), made.not_checked.size()),
                           terminal);
 }
 

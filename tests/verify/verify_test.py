@@ -82,7 +82,9 @@ class Verdicts(unittest.TestCase):
             with self.subTest(name):
                 expected = expected_of(name)
                 code, said = answer(name)
-                self.assertEqual(code, 0 if expected["healthy"] else 1)
+                # Of a mixture of experts the choice of experts is not recomputed.
+                self.assertGreater(said["coverage"], 0.94)
+                self.assertEqual(code, 1 if not expected["healthy"] else 0 if said["coverage"] >= 0.95 else 3)
                 self.assertGreater(said["checked"], 80)
                 self.assertEqual(said["free_run"]["why_not"], "")
                 if expected["healthy"]:

@@ -57,8 +57,8 @@ void exclude_deviations(Findings& out, const Survey& survey, std::string capture
   } else if (survey.recomputed == 0) {
     out.not_in_dump(std::move(capture));
   } else {
-    out.excluded(fmt::format("{} recomputed from their inputs, {} of them differ",
-                             counted(survey.recomputed, "op"), survey.deviations.size()));
+    out.excluded(fmt::format("{} recomputed from their inputs, {} of them differ", counted(survey.recomputed, "op"),
+                             survey.deviations.size()));
   }
 }
 

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "core/counted.h"
+#include "instrument/diagnosis/detectors/births_of_kind.h"
 #include "instrument/diagnosis/detectors/casts_of_kind.h"
+#include "instrument/recompute/scaled.h"
 
 namespace nanscope {
 namespace {
@@ -18,6 +20,63 @@ bool heaps_up(const Cast& cast) {
   const std::int64_t by_right = std::max<std::int64_t>({1, cast.cells, by_row ? 2 * cast.rows : 0});
   const std::int64_t excess = cast.top - by_right;
   return excess >= 4 && cast.top >= 2 * cast.beside_top && cast.share(cast.top) > 1e-4;
+}
+
+/// A product whose input was cast under a dumped scale, and whose codes were not dumped: its output comes out of the
+/// values that this cast clips.
+struct ClippedInput {
+  const Op* op = nullptr;
+  const Tensor* x = nullptr;
+  Format format = Format::e4m3;
+  double limit = 0;  ///< the largest value that the scale lets through
+  std::int64_t clipped = 0;
+  std::vector<std::int64_t> rows;
+};
+
+std::optional<ClippedInput> clipped_input(Survey& survey, const Op& op) {
+  RunView& run = survey.run();
+  const auto format = op.kind == OpKind::gemm ? cast_of_input(run, op) : std::nullopt;
+  const Tensor* x = format ? run.input(op, "x") : nullptr;
+  const Tensor* out = run.result(op);
+  const Recomputed* again = out != nullptr ? survey.recomputer.result(out->id) : nullptr;
+  if (x == nullptr || !x->known || x->stated || again == nullptr || deviates(*again)) return std::nullopt;
+  const auto scale = run.values(*run.input(op, "x_scale"));
+  if (!scale || scale->size() != 1 || !(scale->front() > 0)) return std::nullopt;
+  ClippedInput made{&op, x, *format, double{info(*format).max_finite} * double{scale->front()}, 0, {}};
+  // Half a step beyond the largest code still rounds to it.
+  const double beyond = made.limit * (1 + std::ldexp(1.0, -info(*format).mantissa_bits - 1));
+  if (double{x->health.absmax} <= beyond) return std::nullopt;
+  for (std::int64_t row = 0; row < x->tokens; ++row) {
+    const auto values = run.row_values(*x, row);
+    if (!values) return std::nullopt;
+    const auto clipped =
+        std::count_if(values->begin(), values->end(), [&](float one) { return std::abs(double{one}) > beyond; });
+    if (clipped > 0) made.rows.push_back(row);
+    made.clipped += clipped;
+  }
+  return made.clipped > 0 ? std::optional(std::move(made)) : std::nullopt;
+}
+
+void look_at_inputs(Survey& survey, Findings& out) {
+  for (const Op* op : survey.ops(OpKind::gemm)) {
+    const auto clipped = clipped_input(survey, *op);
+    if (!clipped) continue;
+    Finding finding = finding_at(survey, *clipped->x, clipped->rows);
+    finding.certainty = kShown;
+    finding.fault.ops = {op->id};
+    finding.fault.evidence = {{"clipped", clipped->clipped},
+                              {"elements", clipped->x->count()},
+                              {"absmax", double{clipped->x->health.absmax}},
+                              {"largest", clipped->limit}};
+    finding.fault.summary = fmt::format(
+        "{} of {} values of {} lie beyond {:.4g}, the largest {} that the input's scale lets through, by up to {:.3g} "
+        "times: the output of {} comes out of the clipped values",
+        clipped->clipped, clipped->x->count(), finding.fault.tensor, clipped->limit, name(clipped->format),
+        double{clipped->x->health.absmax} / clipped->limit, op->name);
+    finding.fault.fix = "compute the input's scale for each batch, or calibrate it on wider values";
+    out.found.push_back(std::move(finding));
+  }
+  merge_alike(out.found);
 }
 
 }  // namespace
@@ -42,8 +101,9 @@ Findings detect_saturation(Survey& survey) {
     finding.fault.ops.push_back(cast.op);
     finding.explains.push_back({Symptom::Kind::cast, i});
   }
+  look_at_inputs(survey, out);
   if (survey.casts.empty()) {
-    out.not_in_dump("no codes of 8 bits or fewer were dumped");
+    if (out.found.empty()) out.not_in_dump("no codes of 8 bits or fewer were dumped");
     return out;
   }
   out.excluded(fmt::format("the largest share of codes at the largest finite one is {:.3g} %, of {}",

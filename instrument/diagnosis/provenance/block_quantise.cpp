@@ -52,9 +52,9 @@ Explanation explain_block_quantise(const Subject& subject) {
   const std::int64_t blocks = x->tensor->channels / block + (x->tensor->channels % block != 0 ? 1 : 0);
   if (x->tensor->known && subject.element.channel >= blocks) {
     found.origin = subject.bad;
-    found.text = fmt::format("no block stands behind scale {}: it is unwritten padding and holds {}",
-                             subject.element.channel,
-                             value_text(facts, subject.tensor, subject.element.row, subject.element.channel));
+    found.text =
+        fmt::format("no block stands behind scale {}: it is unwritten padding and holds {}", subject.element.channel,
+                    value_text(facts, subject.tensor, subject.element.row, subject.element.channel));
     return found;
   }
   const std::int64_t channel = x->tensor->known ? subject.element.channel * block : 0;

@@ -174,6 +174,32 @@ TEST(BetweenLayers, RowsOfZerosAreAccused) {
   EXPECT_THAT(classes(between_layers({1, 2, 3}, true)), Contains("wrong-result"));
 }
 
+/// Products of two layers whose input went through e4m3 under a dumped scale, and whose codes were not dumped. The
+/// scale lets through values up to `largest`; the inputs reach about 4.
+Diagnosis cast_inputs(double largest) {
+  MemoryDump dump;
+  const double scale = double{static_cast<float>(largest / 448)};
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + ".mlp.down_proj.";
+    const auto seed = static_cast<std::uint32_t>(layer);
+    Matrix x = rounded(random(seed + 5, kRows * kWidth));
+    x[17] = 4;
+    const Matrix w = rounded(random(seed + 60, kWidth * kWidth, 0.3));
+    Matrix cast = x;
+    for (double& one : cast)
+      one = scale *
+            double{decode(Format::e4m3, encode(Format::e4m3, static_cast<float>(one / scale), Overflow::saturate))};
+    dump.add(at + "weight", "bf16", {kWidth, kWidth}, w);
+    dump.add(at + "input", "bf16", {1, kRows, kWidth}, x);
+    dump.add(at + "input_scale", "f32", {1}, {scale});
+    dump.add(at + "output", "bf16", {1, kRows, kWidth}, rounded(product(cast, w, kRows)));
+  }
+  return diagnosed(dump);
+}
+
+TEST(CastInput, AScaleThatHoldsTheInputIsHealthy) { EXPECT_THAT(classes(cast_inputs(5)), ElementsAre()); }
+TEST(CastInput, AScaleThatClipsItIsNamed) { EXPECT_THAT(classes(cast_inputs(2)), ElementsAre("saturation")); }
+
 TEST(Masks, HideByTheWeakestNumberInUse) {
   EXPECT_TRUE(hidden_by_mask(-10000.0 + 37));
   EXPECT_TRUE(hidden_by_mask(-INFINITY));
