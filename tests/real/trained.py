@@ -119,8 +119,8 @@ def ask(command, *arguments):
 
 
 def place_of(found):
-    if found.get("faults"):
-        return found["faults"][found.get("root_cause") or 0].get("tensor", "")
+    if found.get("root_cause"):
+        return found["root_cause"].get("tensor", "")
     return (found.get("first") or {}).get("tensor", "")
 
 
