@@ -17,6 +17,7 @@ double gelu_tanh(double x) { return 0.5 * x * (1 + std::tanh(gelu_angle(x))); }
 double quick_gelu(double x) { return x * sigmoid(1.702 * x); }
 double relu(double x) { return x > 0 ? x : 0; }
 double relu_squared(double x) { return x > 0 ? x * x : 0; }
+double hyperbolic(double x) { return std::tanh(x); }
 double identity(double x) { return x; }
 
 /// Of openai/gpt-oss, gpt_oss/torch/model.py, `swiglu`: alpha, and what gate and up are held to.
@@ -32,6 +33,7 @@ constexpr std::array kActivations = {
     Activation{"relu", relu},
     Activation{"relu squared", relu_squared},
     Activation{"clamped swiglu", clamped_swiglu},
+    Activation{"tanh", hyperbolic},
     Activation{"no activation", identity},
 };
 

@@ -106,7 +106,8 @@ std::string Recomputer::group_of(const Op& op, const Tensor& out) const {
     if (end != std::string::npos) name = name.substr(end + 1);
   }
   std::string apart = stated_apart(op);
-  if (op.kind == OpKind::copy) apart += '|' + without_numbers(out.name);
+  // What modules of other names do says nothing of these: a pooler's activation is none of an MLP.
+  if (op.kind == OpKind::copy || op.kind == OpKind::activation) apart += '|' + without_numbers(out.name);
   if (op.layer && depends_on_layer(op.kind) && layers_apart_.contains(*op.layer)) apart += "|of layers apart";
   return fmt::format("{}|{}|{}|{}{}", nanscope::name(op.kind), name, out.role, circumstance(op), apart);
 }

@@ -124,6 +124,12 @@ def place_of(found):
     return (found.get("first") or {}).get("tensor", "")
 
 
+def is_at(path, place):
+    """Whether a tensor is of a module, or is the output of a module that ends with it."""
+    container = place.split("/", 1)[-1].removesuffix(".output")
+    return path in place or path.startswith(container + ".")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -151,12 +157,15 @@ def main():
                             ["verify", str(dump), "--model", str(checkpoint), "--json", "--no-free-run"]):
                     code, found = ask(arguments.nanscope, *way)
                     told.append((way[0], code, found, place_of(found)))
-                    if plant is None and code not in (0, 3):
+                    if plant is None and code not in ((0, 3) if way[0] == "diagnose" else (0, 2, 3)):
                         accused.append(f"{label} by {way[0]}")
+                if plant and not alone and told[1][1] == 2:
+                    print(f"{label} in {path}: not tried, verify knows no such family", flush=True)
+                    continue
                 if plant:
                     planted += 1
                     # A weight's fault shows in the module's output; the input of the module behind it is that tensor.
-                    right = [way for way, code, _found, place in told if code == 1 and path in place and (alone or way == "verify")]
+                    right = [way for way, code, _found, place in told if code == 1 and is_at(path, place) and (alone or way == "verify")]
                     if not right:
                         missed.append(label)
                     print(f"{label} in {path}: {'found by ' + ' and '.join(right) if right else 'MISSED'}"

@@ -60,10 +60,11 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
       const auto key = static_cast<std::int64_t>(c) % keys;
       const std::int64_t position = positions[static_cast<std::size_t>(key)];
       if (position <= token.position || position >= token.span->context) continue;
-      later = true;
-      ++leak.later;
+      // A NaN says neither that a key is seen nor that it is not.
       const float value = (*values)[c];
       if (std::isnan(value)) continue;
+      later = true;
+      ++leak.later;
       const bool visible = scores ? !hidden_by_mask(double{value}) : value > 0;
       hidden += visible ? 0 : 1;
       if (!visible) continue;
