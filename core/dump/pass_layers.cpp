@@ -114,7 +114,8 @@ TensorId PassBuilder::layer(TensorId x) {
                           const auto norms = find("attn_post_norm", Port::output);
                           if (norms.empty()) return false;
                           const std::string& name = tensor(norms.front()).name;
-                          return name.find("output", name.rfind('/') + 1) < name.rfind("output");
+                          return name.find(".attention.") != std::string::npos ||
+                                 name.find("output", name.rfind('/') + 1) < name.rfind("output");
                         }());
   // Norms that no layer dumps are there all the same.
   const auto normed = [&](std::string_view op, TensorId in) {
