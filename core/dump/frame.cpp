@@ -9,13 +9,14 @@
 #include <string_view>
 #include <utility>
 
+#include "core/run/mask.h"
+
 namespace nanscope {
 namespace {
 
 using Integers = std::vector<std::int64_t>;
 
 constexpr std::int64_t kMostMetadata = std::int64_t{1} << 20;
-constexpr std::int64_t kHidden = -10000;  ///< an additive mask hides by -Inf or by a number that is as good as it
 
 /// A row a token, whatever the module's heads: outputs and inputs of what computes row by row over channels.
 bool shows_rows(const DumpTensor& tensor) {
@@ -197,7 +198,7 @@ class Framer {
     if (!additive && (!ones || std::find(values->begin(), values->end(), 1) == values->end())) return false;
     const auto visible = [&](std::int64_t at) {
       const std::int64_t value = (*values)[static_cast<std::size_t>(at)];
-      return additive ? value > kHidden : value == 1;
+      return additive ? !hidden_by_mask(static_cast<double>(value)) : value == 1;
     };
     if (mask->count() == width * frame_.batch && (length > 1 || !additive)) {
       for (std::int64_t b = 0; b < frame_.batch; ++b) {

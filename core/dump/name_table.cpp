@@ -1,6 +1,9 @@
 #include "core/dump/name_table.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
+#include <utility>
 
 namespace nanscope {
 namespace {
@@ -221,7 +224,35 @@ constexpr std::array kOuterStateTensors = {
     StatePattern{"logprobs log_probs", "logprobs", kAfterLayers + 36, Port::output},
 };
 
+/// TransformerLens' hook points, and the modules and values that they are.
+constexpr std::pair<std::string_view, std::string_view> kHooks[] = {
+    {"hook_embed", "embed_tokens.output"},
+    {"hook_pos_embed", "pos_embed.output"},
+    {"hook_resid_pre", "input"},
+    {"hook_resid_mid", "attn_residual"},
+    {"hook_resid_post", "output"},
+    {"hook_attn_out", "o_proj.output"},
+    {"hook_mlp_out", "down_proj.output"},
+    {"hook_q", "q"},
+    {"hook_k", "k"},
+    {"hook_v", "v"},
+    {"hook_rot_q", "q_rot"},
+    {"hook_rot_k", "k_rot"},
+    {"hook_attn_scores", "scores"},
+    {"hook_pattern", "probs"},
+    {"hook_z", "attn_out"},
+    {"hook_pre", "up_proj.output"},
+    {"hook_pre_linear", "gate_proj.output"},
+    {"hook_post", "act.output"},
+};
+
 }  // namespace
+
+std::string_view path_of_hook(std::string_view word) {
+  const auto found =
+      std::find_if(std::begin(kHooks), std::end(kHooks), [word](const auto& one) { return one.first == word; });
+  return found == std::end(kHooks) ? word : found->second;
+}
 
 std::span<const ModulePattern> layer_modules() { return kLayerModules; }
 std::span<const ModulePattern> outer_modules() { return kOuterModules; }

@@ -32,6 +32,8 @@ struct StatePattern {
   OpKind kind = OpKind::dumped;  ///< of what made it, when it is an output
 };
 
+/// What a hook point of TransformerLens is in a path, "up_proj.output" of "hook_pre"; any other word as it is.
+std::string_view path_of_hook(std::string_view word);
 std::span<const ModulePattern> layer_modules();
 std::span<const ModulePattern> outer_modules();
 std::span<const StatePattern> state_tensors();

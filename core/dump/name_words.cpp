@@ -149,4 +149,25 @@ std::optional<PlaceWord> place_word(std::string_view word) {
   return std::nullopt;
 }
 
+Counted counted_word(std::string_view text) {
+  std::size_t digits = text.size();
+  while (digits > 0 && is_digit(text[digits - 1])) --digits;
+  std::string_view word = text.substr(0, digits);
+  while (!word.empty() && word.back() == '_') word.remove_suffix(1);
+  return {word, number(text.substr(digits))};
+}
+
+std::optional<std::int64_t> step_in(std::string_view stem) {
+  std::string words = in_words(stem);
+  std::replace(words.begin(), words.end(), '.', '_');
+  const std::vector<std::string_view> parts = split_text(words, '_');
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Counted counted = counted_word(parts[i]);
+    if (place_word(counted.word) != PlaceWord::step) continue;
+    if (counted.count) return counted.count;
+    if (i + 1 < parts.size() && number(parts[i + 1])) return number(parts[i + 1]);
+  }
+  return std::nullopt;
+}
+
 }  // namespace nanscope

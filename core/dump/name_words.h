@@ -73,4 +73,15 @@ std::string calls_apart(std::string_view key);
 enum class PlaceWord : std::uint8_t { request, step, decode, rank, layer };
 std::optional<PlaceWord> place_word(std::string_view word);
 
+/// A word and the number behind it, together or apart by '_': "step_003", "l3".
+struct Counted {
+  std::string_view word;
+  std::optional<std::int64_t> count;
+};
+Counted counted_word(std::string_view text);
+
+/// The step in a file's name, "acts_step0" or "iter_0000100_acts": the number behind a word for steps, whatever other
+/// words there are.
+std::optional<std::int64_t> step_in(std::string_view stem);
+
 }  // namespace nanscope

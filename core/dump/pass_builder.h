@@ -136,9 +136,13 @@ class PassBuilder {
   void build_tower(const std::string& name);
   TensorId summed(TensorId embedded);
   TensorId layer(TensorId x);
+  void take_layer_parameters();
+  bool norms_sum() const;
+  TensorId normed(std::string_view op, TensorId x);
   TensorId norm(std::string_view op, TensorId x);
   TensorId norm_of(std::string_view op, TensorId x);
   bool adds_in_norm() const;
+  TensorId fused_layer(TensorId x, const std::vector<Index>& outs);
   bool holds_residual(TensorId branch, std::string_view next);
   bool is_mlp_alone();
   TensorId mlp_layer(TensorId x, std::vector<Index> outs);

@@ -93,7 +93,8 @@ TensorId PassBuilder::summed(TensorId embedded) {
   return emit("embed_sum", OpKind::dumped, {{"x", embedded, {}}}, {"resid", sums});
 }
 
-TensorId PassBuilder::layer(TensorId x) {
+/// What says where a layer's rows stand and how they are rotated.
+void PassBuilder::take_layer_parameters() {
   for (const std::string_view role : {"positions", "mask", "slot_mapping", "block_table", "seq_lens", "cos", "sin"}) {
     for (const Index index : find_role(role)) {
       const TensorId id = emit_parameter(index);
@@ -102,42 +103,40 @@ TensorId PassBuilder::layer(TensorId x) {
       if (role == "positions") positions_ = id;
     }
   }
+}
+
+/// Whether the norm behind attention is of the sum with the residual, as BERT's and MPNet's, which their attention ends
+/// with: its name says so.
+bool PassBuilder::norms_sum() const {
+  const std::vector<Index> norms = find("attn_post_norm", Port::output);
+  if (seen("attn_norm") || norms.empty()) return false;
+  const std::string& name = tensor(norms.front()).name;
+  return name.find(".attention.") != std::string::npos ||
+         name.find("output", name.rfind('/') + 1) < name.rfind("output");
+}
+
+/// A norm of the layer. One that no layer dumps is there all the same, where the model has none behind its branches.
+TensorId PassBuilder::normed(std::string_view op, TensorId x) {
+  if (seen(op)) return norm(op, x);
+  const bool after = seen("attn_post_norm") || seen("mlp_post_norm");
+  return after ? x : emit(std::string(op), OpKind::block, {{"x", x, {}}}, {"out"});
+}
+
+TensorId PassBuilder::layer(TensorId x) {
+  take_layer_parameters();
   x = input_of("layer", x);
   std::vector<Index> outs = outputs_of("layer", "resid");
   std::erase_if(outs, [&](Index index) { return tensor(index).at.op != "layer" && tensor(index).at.op != "resid"; });
   const bool inside = seen_any(kAttentionOps) || seen_any(kMlpOps) || seen_any(kMixtureOps) ||
                       seen_any({"self_attn", "mlp", "attn_norm", "mlp_norm"});
   if (!inside) return emit("layer", OpKind::block, {{"x", x, {}}}, {"resid", outs});
-  const bool after = seen("attn_post_norm") || seen("mlp_post_norm");
-  const bool norm_of_sum = after && !seen("attn_norm");  // BERT, where what is normed is the sum
-  const bool sandwich = after && !(norm_of_sum && seen("attn_post_norm") && [&] {
-                          const auto norms = find("attn_post_norm", Port::output);
-                          if (norms.empty()) return false;
-                          const std::string& name = tensor(norms.front()).name;
-                          return name.find(".attention.") != std::string::npos ||
-                                 name.find("output", name.rfind('/') + 1) < name.rfind("output");
-                        }());
-  // Norms that no layer dumps are there all the same.
-  const auto normed = [&](std::string_view op, TensorId in) {
-    if (seen(op)) return norm(op, in);
-    return after ? in : emit(std::string(op), OpKind::block, {{"x", in, {}}}, {"out"});
-  };
-  if (is_mlp_alone()) return mlp_layer(x, outs);
-  const bool fused = residual_ != 0 || adds_in_norm();
-  TensorId normed_x = 0;
-  if (residual_ != 0) {
-    const Fused both = fused_norm("attn_norm", "residual_in", residual_, x, {});
-    x = both.sum;
-    normed_x = both.normed;
-  } else {
-    normed_x = normed("attn_norm", x);
-  }
-  TensorId branch = attention(normed_x);
+  if (is_mlp_alone()) return mlp_layer(x, std::move(outs));
+  if (residual_ != 0 || adds_in_norm()) return fused_layer(x, outs);
+  const bool sandwich = (seen("attn_post_norm") || seen("mlp_post_norm")) && !norms_sum();
+  TensorId branch = attention(normed("attn_norm", x));
   const TensorId attention_out = branch;
   TensorId middle = 0;
-  if (fused) {
-    middle = x;  // until the norm, which adds the branch
-  } else if (sandwich) {
+  if (sandwich) {
     if (seen("attn_post_norm")) branch = norm("attn_post_norm", branch);
     middle = residual("attn_residual", x, branch);
   } else if (holds_residual(branch, "mlp_norm")) {
@@ -148,15 +147,8 @@ TensorId PassBuilder::layer(TensorId x) {
   }
   // Where the sum of both branches has a name they stand side by side, as in GPT-NeoX: the second one's norm reads what
   // the first one's does.
-  const bool beside = seen("branch_sum") && !find("branch_sum", Port::output).empty();
-  if (fused) {
-    std::vector<Index> sums = find("layer", Port::output, Form::value, 1);
-    const Fused both = fused_norm("mlp_norm", "attn_residual", x, branch, std::move(sums));
-    middle = both.sum;
-    branch = mlp(both.normed);
-  } else {
-    branch = mlp(normed("mlp_norm", beside ? x : middle));
-  }
+  const bool parallel = seen("branch_sum") && !find("branch_sum", Port::output).empty();
+  branch = mlp(normed("mlp_norm", parallel ? x : middle));
   if (sandwich && seen("mlp_post_norm")) branch = norm("mlp_post_norm", branch);
   // What vLLM calls a layer's output is its MLP's, with the sum beside it.
   std::erase_if(outs, [&](Index index) {
@@ -168,30 +160,13 @@ TensorId PassBuilder::layer(TensorId x) {
   for (const Index index : find("layer", Port::output, Form::value, 1)) {
     if (tensor(index).shape.size() <= 3) outs.push_back(index);
   }
-  if (fused) {
-    for (const Index index : outs) copy(branch, index, "layer");
-    residual_ = middle;
-    return branch;
-  }
+  if (parallel) return residual("mlp_residual", x, residual("branch_sum", attention_out, branch), outs);
   const bool norm_last = !sandwich && seen("mlp_post_norm");
-  if (beside) {
-    const TensorId both = residual("branch_sum", attention_out, branch);
-    return residual("mlp_residual", x, both, outs);
-  }
   TensorId out = residual("mlp_residual", middle, branch, norm_last ? std::vector<Index>{} : outs);
   if (!norm_last) return out;
   out = norm("mlp_post_norm", out);
   for (const Index index : outs) copy(out, index, "layer");
   return out;
-}
-
-/// Whether a module that does more than its last part gives the stream itself, as BLOOM's attention does, which adds
-/// the residual inside: the next norm reads what it gave.
-bool PassBuilder::holds_residual(TensorId branch, std::string_view next) {
-  const Tensor* made = run_.tensor(branch);
-  const Op* op = made != nullptr && made->known ? run_.maker(*made) : nullptr;
-  const std::vector<Index> reads = find(next, Port::input);
-  return op != nullptr && op->kind == OpKind::block && !reads.empty() && same_bytes(*made, reads.front());
 }
 
 /// Whether the layer is an MLP and nothing else, as every second one of Nemotron-H: what looks like its attention gives
@@ -204,40 +179,6 @@ bool PassBuilder::is_mlp_alone() {
   const std::vector<Index> down = find("down_proj", Port::output);
   return !whole.empty() && !down.empty() && same_bytes(whole.front(), down.front()) &&
          std::none_of(std::begin(kAttentionOps), std::end(kAttentionOps), here);
-}
-
-TensorId PassBuilder::mlp_layer(TensorId x, std::vector<Index> outs) {
-  const TensorId normed =
-      seen("attn_norm") ? norm("attn_norm", x) : emit("attn_norm", OpKind::block, {{"x", x, {}}}, {"out"});
-  const TensorId branch = gated(input_of("self_attn", normed));
-  for (const Index index : find("self_attn", Port::output)) copy(branch, index, "self_attn");
-  return residual("mlp_residual", x, branch, std::move(outs));
-}
-
-/// Whether the layer's norms add the residual stream themselves, as vLLM's and SGLang's do: the second one has two
-/// inputs or outputs, or the layer gives its MLP's output and, as a second one, the stream before it.
-bool PassBuilder::adds_in_norm() const {
-  const auto given = [&](std::string_view op, Port port, int index) {
-    const std::vector<Index> all = find(op, port, Form::value, index);
-    return std::any_of(all.begin(), all.end(), [&](Index one) { return tensor(one).shape.size() <= 3; });
-  };
-  return seen("mlp_norm") && (given("mlp_norm", Port::input, 1) || given("mlp_norm", Port::output, 1));
-}
-
-/// A norm that adds a branch to the residual stream first: `normed` is of the sum, and the sum is its second output.
-/// Kernels that do so in place leave both results in what hooks see as inputs; such inputs are not what was read.
-PassBuilder::Fused PassBuilder::fused_norm(std::string_view op, std::string_view sum_name, TensorId stream,
-                                           TensorId branch, std::vector<Index> sums) {
-  const std::vector<Index> given = find(op, Port::input);
-  const std::vector<Index> outs = find(op, Port::output);
-  const bool in_place = !given.empty() && !outs.empty() && same_bytes(given.front(), outs.front());
-  if (!in_place) {
-    branch = input_of(op, branch);
-    stream = input_of(op, stream, 1);
-  }
-  for (const Index index : find(op, Port::output, Form::value, 1)) sums.insert(sums.begin(), index);
-  const TensorId sum = residual(sum_name, stream, branch, std::move(sums));
-  return {sum, norm_of(op, sum)};
 }
 
 TensorId PassBuilder::norm(std::string_view op, TensorId x) { return norm_of(op, input_of(op, x)); }

@@ -16,20 +16,6 @@ namespace {
 using Segments = std::vector<std::string>;
 using Path = std::span<const std::string>;
 
-/// A word and the number behind it, together or apart by '_': "step_003", "l3".
-struct Counted {
-  std::string_view word;
-  std::optional<std::int64_t> count;
-};
-
-Counted counted_word(std::string_view text) {
-  std::size_t digits = text.size();
-  while (digits > 0 && is_digit(text[digits - 1])) --digits;
-  std::string_view word = text.substr(0, digits);
-  while (!word.empty() && word.back() == '_') word.remove_suffix(1);
-  return {word, number(text.substr(digits))};
-}
-
 /// Takes what a word and its number say about where; false when they say nothing of the kind.
 bool take_place(TensorName& name, std::string_view text) {
   if (text == "prefill") {
@@ -423,28 +409,6 @@ void take_expert(TensorName& name, Segments& path) {
   }
 }
 
-/// TransformerLens' hook points, and the modules and values that they are.
-constexpr std::pair<std::string_view, std::string_view> kHooks[] = {
-    {"hook_embed", "embed_tokens.output"},
-    {"hook_pos_embed", "pos_embed.output"},
-    {"hook_resid_pre", "input"},
-    {"hook_resid_mid", "attn_residual"},
-    {"hook_resid_post", "output"},
-    {"hook_attn_out", "o_proj.output"},
-    {"hook_mlp_out", "down_proj.output"},
-    {"hook_q", "q"},
-    {"hook_k", "k"},
-    {"hook_v", "v"},
-    {"hook_rot_q", "q_rot"},
-    {"hook_rot_k", "k_rot"},
-    {"hook_attn_scores", "scores"},
-    {"hook_pattern", "probs"},
-    {"hook_z", "attn_out"},
-    {"hook_pre", "up_proj.output"},
-    {"hook_pre_linear", "gate_proj.output"},
-    {"hook_post", "act.output"},
-};
-
 /// Without what wrappers add, and with llama.cpp's "Qcur-3" as its layer and its name.
 Segments cleaned(std::string_view key, TensorName& name) {
   Segments parts;
@@ -462,13 +426,7 @@ Segments cleaned(std::string_view key, TensorName& name) {
       continue;
     }
     const std::string word = in_words(part);
-    const auto hook =
-        std::find_if(std::begin(kHooks), std::end(kHooks), [&](const auto& one) { return one.first == word; });
-    if (hook == std::end(kHooks)) {
-      parts.push_back(word);
-      continue;
-    }
-    for (const std::string_view one : Parts(hook->second, '.')) parts.emplace_back(one);
+    for (const std::string_view one : Parts(path_of_hook(word), '.')) parts.emplace_back(one);
   }
   if (parts.size() > 1 && parts.front() == "module") parts.erase(parts.begin());
   while (parts.size() > 1 && !number(parts[1]) && place_word(counted_word(parts.front()).word) != PlaceWord::layer &&
@@ -535,6 +493,20 @@ bool is_module_folder(const TensorName& name, std::string_view folder) {
          listed("attn self_attn attention mlp ffn moe model", in_words(folder));
 }
 
+/// Flax has the modules of a call as folders, "layers_2/mlp/up_proj/__call__": the same as a path, with the folder of a
+/// step or a rank before it. Empty for other names.
+std::string flax_call(std::string_view text) {
+  constexpr std::string_view kCall = "/__call__";
+  if (!text.ends_with(kCall)) return {};
+  std::string called = std::string(text.substr(0, text.size() - kCall.size())) + ".output";
+  const std::size_t first = called.find('/');
+  const std::string word = in_words(called.substr(0, first));
+  const Counted counted = counted_word(word);
+  const bool placed = first != std::string::npos && counted.count && place_word(counted.word) != PlaceWord::layer;
+  std::replace(called.begin() + (placed ? static_cast<std::ptrdiff_t>(first) + 1 : 0), called.end(), '/', '.');
+  return called;
+}
+
 }  // namespace
 
 std::string TensorName::pass() const {
@@ -545,30 +517,9 @@ std::string TensorName::pass() const {
   return text;
 }
 
-std::optional<std::int64_t> step_in(std::string_view stem) {
-  std::string words = in_words(stem);
-  std::replace(words.begin(), words.end(), '.', '_');
-  const std::vector<std::string_view> parts = split_text(words, '_');
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const Counted counted = counted_word(parts[i]);
-    if (!listed("step iter iteration", counted.word)) continue;
-    if (counted.count) return counted.count;
-    if (i + 1 < parts.size() && number(parts[i + 1])) return number(parts[i + 1]);
-  }
-  return std::nullopt;
-}
-
 TensorName parse_tensor_name(std::string_view text) {
-  // Flax has the modules of a call as folders.
-  std::string called;
-  if (constexpr std::string_view kCall = "/__call__"; text.ends_with(kCall)) {
-    called = std::string(text.substr(0, text.size() - kCall.size())) + ".output";
-    const std::size_t first = called.find('/');
-    const bool placed = first != std::string::npos && counted_word(in_words(called.substr(0, first))).count &&
-                        place_word(counted_word(in_words(called.substr(0, first))).word) != PlaceWord::layer;
-    std::replace(called.begin() + (placed ? static_cast<std::ptrdiff_t>(first) + 1 : 0), called.end(), '/', '.');
-    text = called;
-  }
+  const std::string called = flax_call(text);
+  if (!called.empty()) text = called;
   TensorName name;
   std::vector<std::string_view> folders = split_text(text, '/');
   std::string key;

@@ -41,8 +41,9 @@ struct TensorName {
   std::optional<std::int64_t> step;
   std::optional<std::int64_t> rank;
   bool warm_up = false;  ///< of a pass whose answer nobody gets
-  std::string
-      tower;  ///< "vision", "audio", "mtp" (multi-token prediction), "encoder", "cross"; empty for the language model
+  /// "vision", "audio", "mtp" (multi-token prediction), "encoder" of a model that has a decoder, "cross" (attention
+  /// from the decoder to the encoder); empty for the language model.
+  std::string tower;
   std::optional<std::int64_t> layer;
   std::optional<std::int64_t> expert;
   std::optional<std::int64_t> sequence;  ///< of several in the pass that the tensor is of
@@ -63,9 +64,6 @@ struct TensorName {
 
 /// `name` is the path below the dump and the key in the file, joined by '/'. Folders such as step_3, iter_0, rank1,
 /// request_2 say where; others tell runs apart. Never fails: what it does not know is left out.
-/// The step in a file's name, "acts_step0" or "iter_0000100_acts": the number behind a word for steps, whatever other
-/// words there are.
-std::optional<std::int64_t> step_in(std::string_view stem);
 TensorName parse_tensor_name(std::string_view name);
 
 /// Role and form as a user states them: "k_cache", "k_scale", "weight_scale". False for what the grammar does not have.

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,6 +11,7 @@
 #include "instrument/diagnosis/coverage.h"
 #include "instrument/diagnosis/detectors/detector.h"
 #include "instrument/diagnosis/diagnosis.h"
+#include "instrument/diagnosis/region.h"
 #include "instrument/diagnosis/warnings/warning.h"
 
 namespace nanscope {
@@ -196,6 +199,16 @@ void blame_sharing(Survey& survey, Diagnosis& diagnosis) {
   }
 }
 
+/// Layers that were recomputed in a way of their own are said: a design has them, or a fault that is in each step.
+void note_layers_apart(const Recomputer& recomputer, std::vector<RunNote>& notes) {
+  const std::set<std::int64_t>& apart = recomputer.layers_apart();
+  if (apart.empty()) return;
+  const std::vector<std::int64_t> layers(apart.begin(), apart.end());
+  notes.push_back({"", fmt::format("attention of layer {} comes out in another way than that of the other layers, in "
+                                   "every step: compare it with the model's config.json",
+                                   ranges_text(layers))});
+}
+
 void sort_by_execution(RunView& run, const StepsOfRanks& ranks, std::vector<Finding>& findings) {
   std::vector<std::pair<Moment, std::size_t>> order;
   for (std::size_t i = 0; i < findings.size(); ++i) {
@@ -279,6 +292,7 @@ Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseO
   diagnosis.chain = chain_of(facts, diagnosis.faults);
   diagnosis.warnings = warnings_of(survey, diagnosis.faults);
   diagnosis.notes = run.notes();
+  note_layers_apart(recomputer, diagnosis.notes);
   diagnosis.unread = unread_parts(facts, diagnosis.notes);
   if (!diagnosis.unread.empty()) withdraw_exclusions(diagnosis.checks, diagnosis.unread.size());
   if (Status status = run.status(); !status) return tl::unexpected(status.error());

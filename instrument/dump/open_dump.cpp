@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/dump/name_words.h"
 #include "instrument/dump/scan.h"
 
 namespace nanscope {

@@ -44,13 +44,6 @@ std::string without_numbers(std::string_view name) {
   return left;
 }
 
-/// Kinds of ops that models with layers of several kinds do in several ways: with or without a rotation, over a window
-/// or over all keys.
-bool depends_on_layer(OpKind kind) {
-  return kind == OpKind::rope || kind == OpKind::attention_scores || kind == OpKind::softmax ||
-         kind == OpKind::attention;
-}
-
 /// Runs of consecutive rows.
 template <class Visit>
 void each_run(const std::vector<std::int64_t>& rows, std::int64_t at_once, const Visit& visit) {
@@ -508,23 +501,6 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
   return possible ? std::optional(std::move(made)) : std::nullopt;
 }
 
-/// What explains wrong elements may do so by chance: where its bound is as wide as they are off, any number near them
-/// does. An element that is off by d on average lies within w of a number that has nothing to do with it in about w / d
-/// of the cases. w is the bound or, where the elements lie far nearer to the form than its bound, three times their
-/// mean distance from it. Elements are taken to be independent, and each form that was tried had its chance.
-void measure_chances(const Recomputed& healthy, std::span<Recomputed> tried, std::size_t tried_in_all) {
-  if (healthy.elements == 0) return;
-  const double off = healthy.distance / static_cast<double>(healthy.elements);
-  for (Recomputed& one : tried) {
-    if (one.elements == 0) continue;
-    const double within = std::min(one.bounds, 3 * one.distance) / static_cast<double>(one.elements);
-    const double each = off > 0 ? std::clamp(within / off, 1e-12, 1.0) : 1.0;
-    one.log10_chance = static_cast<double>(one.explained) * std::log10(each) +
-                       std::log10(static_cast<double>(std::max<std::size_t>(1, tried_in_all)));
-    one.log10_chance = std::min(0.0, one.log10_chance);
-  }
-}
-
 std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out,
                                                  const std::vector<std::int64_t>& rows) {
   const Recipe* recipe = recipe_of(op.kind);
@@ -549,52 +525,6 @@ std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out
   std::stable_sort(tried.begin(), tried.end(),
                    [](const Recomputed& a, const Recomputed& b) { return a.share() > b.share(); });
   return tried;
-}
-
-void Recomputer::run(std::span<const StepId> steps) {
-  run_once(steps);
-  const std::set<std::int64_t> apart = layers_off();
-  if (apart.empty() || options_.forms || options_.stop.stop_requested()) return;
-  Recomputer other(facts_, values_.arithmetic(), options_);
-  other.layers_apart_ = apart;
-  other.run_once(steps);
-  if (!other.layers_off().empty() || other.off() >= off()) return;
-  layers_apart_ = apart;
-  forget_all();
-  run_once(steps);
-}
-
-std::size_t Recomputer::off() const {
-  return static_cast<std::size_t>(std::count_if(results_.begin(), results_.end(), deviates));
-}
-
-void Recomputer::forget_all() {
-  groups_.clear();
-  first_groups_.clear();
-  chosen_.clear();
-  grouped_.clear();
-  judged_whole_.clear();
-  results_.clear();
-  by_tensor_.clear();
-  not_recomputed_.clear();
-  values_.forget();
-}
-
-/// Layers whose attention comes out in none of the steps under the form of the others.
-std::set<std::int64_t> Recomputer::layers_off() const {
-  std::map<std::int64_t, bool> any_right;
-  for (const Recomputed& result : results_) {
-    const Op* op = facts_.run.op(result.op);
-    if (op == nullptr || !op->layer || !depends_on_layer(op->kind)) continue;
-    any_right[*op->layer] = any_right[*op->layer] || !deviates(result);
-  }
-  std::set<std::int64_t> all;
-  std::set<std::int64_t> off;
-  for (const auto& [layer, right] : any_right) {
-    all.insert(layer);
-    if (!right) off.insert(layer);
-  }
-  return 2 * off.size() <= all.size() ? off : std::set<std::int64_t>{};
 }
 
 void Recomputer::run_once(std::span<const StepId> steps) {

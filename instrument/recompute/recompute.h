@@ -139,6 +139,7 @@ class Recomputer {
   /// Whether attention is done in a way of its own in a layer and in others like it: SmolLM3 and Llama 4 rotate nothing
   /// in every fourth layer, Qwen2 has a window from some layer on.
   bool layer_is_apart(std::int64_t layer) const { return layers_apart_.contains(layer); }
+  const std::set<std::int64_t>& layers_apart() const { return layers_apart_; }
   Values& values() { return values_; }
   const StepsOfRanks& ranks();
   Facts& facts() { return facts_; }
@@ -154,9 +155,10 @@ class Recomputer {
     bool open = false;        ///< nothing that was there when it was chosen shows the form
   };
   void run_once(std::span<const StepId> steps);
-  void forget_all();
+  void take(Recomputer& other);
+  static bool depends_on_layer(OpKind kind);
   std::size_t off() const;
-  std::set<std::int64_t> layers_off() const;
+  std::map<std::int64_t, bool> layers_right() const;
   std::string group_of(const Op& op, const Tensor& out) const;
   std::string_view circumstance(const Op& op) const;
   bool plain_linear(const Op& op) const;

@@ -210,7 +210,8 @@ class Verifier::Impl {
     return births_->contains(out.id);
   }
 
-  VerifiedOutput born(const Op& op, const Step& step, const Tensor& out, const std::string& name) const {
+  /// What is known of an output before it is checked.
+  static VerifiedOutput described(const Op& op, const Step& step, const Tensor& out, const std::string& name) {
     VerifiedOutput one;
     one.tensor = out.id;
     one.name = name;
@@ -220,6 +221,11 @@ class Verifier::Impl {
     one.layer = op.layer;
     one.step = step.id;
     one.pass = step.pass;
+    return one;
+  }
+
+  VerifiedOutput born(const Op& op, const Step& step, const Tensor& out, const std::string& name) const {
+    VerifiedOutput one = described(op, step, out, name);
     one.elements = out.count();
     one.explained = out.count() - static_cast<std::int64_t>(out.health.bad());
     one.rows = out.tokens;
@@ -249,15 +255,7 @@ class Verifier::Impl {
       skip({name, judged ? std::string(kNothingRecomputed) : why, op.name, out.role, out.count()});
       return;
     }
-    VerifiedOutput one;
-    one.tensor = out.id;
-    one.name = name;
-    one.op = op.name;
-    one.role = out.role;
-    one.kind = std::string(nanscope::name(op.kind));
-    one.layer = op.layer;
-    one.step = step.id;
-    one.pass = step.pass;
+    VerifiedOutput one = described(op, step, out, name);
     one.elements = judged->elements;
     one.explained = judged->explained;
     one.distance = judged->elements > 0 ? std::sqrt(judged->squares / static_cast<double>(judged->elements)) : 0;

@@ -112,6 +112,30 @@ class Verdicts(unittest.TestCase):
         self.assertEqual((first["worst"]["row"], first["worst"]["channel"]), (3, 5))
         self.assertAlmostEqual(first["worst"]["value"] / first["worst"]["expected"], -64)
 
+    def test_least_coverage(self):
+        code, said = answer("healthy-mixtral-bf16", "--min-coverage", "1")
+        self.assertEqual((code, said["verdict"]), (3, "incomplete"))
+        self.assertIn("--min-coverage", said["open"])
+        code, said = answer("healthy-mixtral-bf16", "--min-coverage", "0.9")
+        self.assertEqual((code, said["verdict"], said["open"]), (0, "clean", ""))
+
+    def test_a_weight_of_the_checkpoint_that_is_nan_comes_first(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "model")
+            shutil.copytree(model_of("healthy-phi3-f16"), model)
+            path = os.path.join(model, "model.safetensors")
+            with open(path, "r+b") as file:
+                size, = struct.unpack("<Q", file.read(8))
+                header = json.loads(file.read(size))
+                name = "model.layers.1.mlp.down_proj.weight"
+                width = {"F32": 4, "F16": 2, "BF16": 2}[header[name]["dtype"]]
+                file.seek(8 + size + header[name]["data_offsets"][0])
+                file.write(b"\xff" * width)  # a NaN in each of these formats
+            run = verify(os.path.join(GOLDEN, "healthy-phi3-f16", "dump"), model, "--json", "--no-free-run")
+            said = json.loads(run.stdout)
+            self.assertEqual(run.returncode, 1)
+            self.assertEqual((said["first"]["kind"], said["first"]["tensor"]), ("weight", name))
+
     def test_text(self):
         text = golden("fault-softcap-left-out", "--brief").stdout
         self.assertEqual([line.split()[0] for line in text.splitlines() if not line.startswith(" ")],

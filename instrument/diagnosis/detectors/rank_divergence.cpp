@@ -85,7 +85,7 @@ class Comparer {
   }
 
   /// A weight, and not what tells where a step's rows stand.
-  static bool of_weights(const Op& op) {
+  static bool is_weight(const Op& op) {
     return op.kind == OpKind::parameter && (op.name.ends_with("weight") || op.name.ends_with("bias"));
   }
 
@@ -127,7 +127,7 @@ class Comparer {
     for (const Op& op : run_.content(a.id).ops) {
       const Op* other = run_.find_op(b.id, op.layer, op.name);
       if (op.kind != OpKind::parameter) ++depth_;
-      if (other == nullptr || (other_tokens && !of_weights(op))) continue;
+      if (other == nullptr || (other_tokens && !is_weight(op))) continue;
       for (std::size_t i = 0; i < op.outputs.size() && i < other->outputs.size(); ++i) {
         const Tensor* x = run_.tensor(op.outputs[i]);
         const Tensor* y = run_.tensor(other->outputs[i]);
@@ -168,7 +168,7 @@ class Comparer {
     if (x->tokens != y->tokens || x->channels != y->channels || x->format != y->format || x->count() == 0) return;
     Pair pair{&op, x, y, {}};
     const bool exact = info(x->format).bits <= 8 || x->format == Format::i32;
-    const bool everybodys = nanscope::of_weights(run_, op) || x->name.ends_with(".grad");
+    const bool everybodys = of_weights(run_, op) || x->name.ends_with(".grad");
     // Replicas of a weight, and of its summed gradient, are one rounding of one sum at most apart.
     const double allowed = exact        ? 0
                            : everybodys ? 4 * roundoff(x->format)
@@ -288,6 +288,44 @@ void explain_sums(Survey& survey, std::int64_t rank, Finding& finding) {
   if (ops.size() > 1) finding.fault.evidence.push_back({"more_places", std::ssize(ops) - 1});
 }
 
+/// The fault of a pair whose rows differ.
+Finding finding_of(Survey& survey, std::span<const Pair> pairs, const Pair& pair) {
+  const Tensor& wrong = culprit(survey, pairs, pair);
+  const Tensor& other = &wrong == pair.a ? *pair.b : *pair.a;
+  Finding finding = finding_at(survey, wrong, pair.rows);
+  finding.certainty = kProved + 2;
+  finding.fault.where.rank = rank_of(survey.run(), wrong.step);
+  finding.fault.evidence = {{"rows", static_cast<std::int64_t>(pair.rows.size())},
+                            {"first_row", pair.rows.front()},
+                            {"other", survey.facts.name_of(other)},
+                            {"other_rank", rank_of(survey.run(), other.step)}};
+  if (pair.elements == 1) {
+    finding.fault.where.channels = Range{pair.channel, pair.channel};
+    finding.fault.evidence.push_back({"elements", pair.elements});
+  }
+  finding.fault.summary = fmt::format(
+      "{} of {} {} from {}, which ranks should share{}", counted(pair.rows.size(), "row"), finding.fault.tensor,
+      pair.rows.size() == 1 ? "differs" : "differ", survey.facts.name_of(other), flipped_bit(survey.run(), pair));
+  finding.fault.fix = "compare what goes into this op on both ranks: the all-reduce before it, its weight, its seed";
+  if (pair.gradient) {
+    finding.fault.where.tokens.reset();
+    finding.fault.summary += "; the weights of the ranks differ as well, so that they stepped with different gradients";
+    finding.fault.fix = "reduce this gradient over the ranks before the optimizer steps, or look for what skips it";
+  }
+  if (pair.op->kind == OpKind::all_reduce) {
+    finding.fault.fix = "look for a faulty link or memory of this rank, or a kernel that sums otherwise there";
+    finding.fault.ops = {wrong.op};
+    tell_parts(survey, wrong, finding);
+    tell_weight(survey, wrong, finding);
+    explain_sums(survey, finding.fault.where.rank, finding);
+  }
+  for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+    const TensorId at = survey.deviations[i].tensor;
+    if (at == pair.a->id || at == pair.b->id) finding.explains.push_back({Symptom::Kind::deviation, i});
+  }
+  return finding;
+}
+
 /// Ranks that hold different values of what they should share: the first op whose inputs agreed.
 Findings detect_rank_divergence(Survey& survey) {
   Findings out;
@@ -309,39 +347,7 @@ Findings detect_rank_divergence(Survey& survey) {
     const bool is_shared = pair.gradient ? weights_part : shared_by_ranks(pair);
     shared += is_shared ? 1 : 0;
     if (!is_shared || pair.rows.empty() || !out.found.empty()) continue;
-    const Tensor& wrong = culprit(survey, pairs, pair);
-    const Tensor& other = &wrong == pair.a ? *pair.b : *pair.a;
-    Finding finding = finding_at(survey, wrong, pair.rows);
-    finding.certainty = kProved + 2;
-    finding.fault.where.rank = rank_of(survey.run(), wrong.step);
-    finding.fault.evidence = {{"rows", static_cast<std::int64_t>(pair.rows.size())},
-                              {"first_row", pair.rows.front()},
-                              {"other", survey.facts.name_of(other)},
-                              {"other_rank", rank_of(survey.run(), other.step)}};
-    if (pair.elements == 1) {
-      finding.fault.where.channels = Range{pair.channel, pair.channel};
-      finding.fault.evidence.push_back({"elements", pair.elements});
-    }
-    finding.fault.summary = fmt::format(
-        "{} of {} {} from {}, which ranks should share{}", counted(pair.rows.size(), "row"), finding.fault.tensor,
-        pair.rows.size() == 1 ? "differs" : "differ", survey.facts.name_of(other), flipped_bit(survey.run(), pair));
-    finding.fault.fix = "compare what goes into this op on both ranks: the all-reduce before it, its weight, its seed";
-    if (pair.gradient) {
-      finding.fault.summary += "; the weights of the ranks part as well: the gradient was not reduced over ranks";
-      finding.fault.fix = "reduce this gradient over the ranks before the optimizer steps, or look for what skips it";
-    }
-    if (pair.op->kind == OpKind::all_reduce) {
-      finding.fault.fix = "look for a faulty link or memory of this rank, or a kernel that sums otherwise there";
-      finding.fault.ops = {wrong.op};
-      tell_parts(survey, wrong, finding);
-      tell_weight(survey, wrong, finding);
-      explain_sums(survey, finding.fault.where.rank, finding);
-    }
-    for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
-      const TensorId at = survey.deviations[i].tensor;
-      if (at == pair.a->id || at == pair.b->id) finding.explains.push_back({Symptom::Kind::deviation, i});
-    }
-    out.found.push_back(std::move(finding));
+    out.found.push_back(finding_of(survey, pairs, pair));
   }
   if (pairs.empty() && comparer.of_other_tokens() > 0) {
     out.not_in_dump("its ranks read different tokens, as in data parallelism, and no gradient of them was dumped");

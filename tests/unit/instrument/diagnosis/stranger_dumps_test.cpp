@@ -202,6 +202,168 @@ TEST(CastInput, AScaleThatClipsItIsNamed) {
   EXPECT_THAT(classes(cast_inputs(2)), ElementsAre("saturation", "saturation"));
 }
 
+/// Probabilities of one encoder layer, all keys seen; `nan_layer` is NaN throughout.
+Diagnosis encoder(std::int64_t nan_layer) {
+  MemoryDump dump;
+  dump.add("attention_mask", "i64", {1, kRows}, Matrix(kRows, 1));
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    const std::string at = "encoder.layer." + std::to_string(layer) + ".attention.self.";
+    Matrix probs(2 * kRows * kRows, 1.0 / kRows);
+    if (layer == nan_layer) probs.assign(probs.size(), NAN);
+    dump.add(at + "query.output", "f32", {1, kRows, kWidth});
+    dump.add(at + "probs", "f32", {1, 2, kRows, kRows}, probs);
+  }
+  return diagnosed(dump);
+}
+
+TEST(Encoder, MaySeeLaterKeysAlsoWhereALayerIsNan) {
+  EXPECT_THAT(classes(encoder(-1)), Not(Contains("future-leakage")));
+  EXPECT_THAT(classes(encoder(2)), Not(Contains("future-leakage")));
+}
+
+/// Layers of a model in bf16 whose two branches are added first. `wrong` is added to one element of a layer's output.
+Diagnosis parallel_branches(double wrong) {
+  MemoryDump dump;
+  Matrix x = rounded(random(200, kRows * kWidth));
+  for (std::int64_t layer = 0; layer < 4; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + '.';
+    const auto seed = static_cast<std::uint32_t>(10 * layer + 201);
+    const Matrix attention = rounded(random(seed, x.size()));
+    const Matrix mlp = rounded(random(seed + 1, x.size()));
+    Matrix out = rounded(sum(x, rounded(sum(attention, mlp))));
+    if (layer == 1) out[20] = rounded(out[20] + wrong);
+    dump.add(at + "input", "bf16", {1, kRows, kWidth}, x);
+    dump.add(at + "self_attn.o_proj.output", "bf16", {1, kRows, kWidth}, attention);
+    dump.add(at + "mlp.down_proj.output", "bf16", {1, kRows, kWidth}, mlp);
+    dump.add(at + "output", "bf16", {1, kRows, kWidth}, out);
+    x = out;
+  }
+  return diagnosed(dump);
+}
+
+TEST(ParallelBranches, MayBeAddedBeforeTheResidual) { EXPECT_THAT(classes(parallel_branches(0)), ElementsAre()); }
+TEST(ParallelBranches, AWrongElementIsStillAccused) {
+  EXPECT_THAT(classes(parallel_branches(1)), Contains("wrong-result"));
+}
+
+struct Angles {
+  Matrix cos;
+  Matrix sin;
+};
+
+/// Of a head of kWidth channels, at base 10000, in halves.
+Angles angles() {
+  Angles made;
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    for (std::int64_t c = 0; c < kWidth; ++c) {
+      const double angle = static_cast<double>(row) * std::pow(10000, -2.0 * static_cast<double>(c % 8) / kWidth);
+      made.cos.push_back(double{static_cast<float>(std::cos(angle))});
+      made.sin.push_back(double{static_cast<float>(std::sin(angle))});
+    }
+  }
+  return made;
+}
+
+Matrix rotated(const Matrix& x, const Angles& by) {
+  Matrix made(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bool low = i % kWidth < kWidth / 2;
+    const double partner = low ? -x[i + kWidth / 2] : x[i - kWidth / 2];
+    made[i] = double{static_cast<float>(x[i] * by.cos[i] + partner * by.sin[i])};
+  }
+  return made;
+}
+
+/// Queries, keys and scores of four layers. Layer `unrotated` rotates nothing, layer `other` has scores of no way.
+Diagnosis rotations(std::int64_t unrotated, std::int64_t other) {
+  MemoryDump dump;
+  const Angles by = angles();
+  dump.add("positions", "i64", {1, kRows}, {0, 1, 2, 3, 4, 5});
+  dump.add("cos", "f32", {1, kRows, kWidth}, by.cos);
+  dump.add("sin", "f32", {1, kRows, kWidth}, by.sin);
+  for (std::int64_t layer = 0; layer < 4; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + ".self_attn.";
+    const auto seed = static_cast<std::uint32_t>(2 * layer + 300);
+    const Matrix q = random(seed, kRows * kWidth);
+    const Matrix k = random(seed + 1, kRows * kWidth);
+    const bool plain = layer == unrotated;
+    Matrix scores = product(plain ? q : rotated(q, by), plain ? k : rotated(k, by), kRows);
+    if (layer == other) scores = random(399, scores.size(), 4);
+    for (double& one : scores) one /= 4;
+    dump.add(at + "q_proj.output", "f32", {1, kRows, kWidth}, q);
+    dump.add(at + "k_proj.output", "f32", {1, kRows, kWidth}, k);
+    dump.add(at + "scores", "f32", {1, 1, kRows, kRows}, scores);
+  }
+  return diagnosed(dump);
+}
+
+TEST(LayersApart, MayNotRotateAndAreNoted) {
+  const Diagnosis plain = rotations(-1, -1);
+  EXPECT_THAT(classes(plain), ElementsAre());
+  EXPECT_TRUE(plain.notes.empty());
+  const Diagnosis apart = rotations(3, -1);
+  EXPECT_THAT(classes(apart), ElementsAre());
+  ASSERT_EQ(apart.notes.size(), 1U);
+  EXPECT_THAT(apart.notes[0].text, ::testing::HasSubstr("attention of layer 3 comes out in another way"));
+}
+
+TEST(LayersApart, ThatComeOutInNoWayAreAccused) { EXPECT_THAT(classes(rotations(-1, 3)), Contains("wrong-result")); }
+
+/// A product without its weight: `bad` says which elements are NaN.
+template <class Bad>
+Diagnosis weightless(const Bad& bad) {
+  MemoryDump dump;
+  Matrix out = random(400, kRows * kWidth);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (bad(static_cast<std::int64_t>(i) / kWidth, static_cast<std::int64_t>(i) % kWidth)) out[i] = NAN;
+  }
+  dump.add("model.layers.0.mlp.up_proj.input", "f32", {1, kRows, kWidth}, random(401, out.size()));
+  dump.add("model.layers.0.mlp.up_proj.output", "f32", {1, kRows, kWidth}, out);
+  return diagnosed(dump);
+}
+
+TEST(WeightNotDumped, AChannelThatIsBadInEachRowIsARowOfIt) {
+  const Diagnosis found = weightless([](auto, auto channel) { return channel == 3; });
+  ASSERT_THAT(classes(found), ElementsAre("weight-corruption"));
+  EXPECT_EQ(testing::number(found.faults[0], "channels"), "3");
+}
+
+TEST(WeightNotDumped, ABadRowIsNot) {
+  const Diagnosis found = weightless([](auto row, auto) { return row == 3; });
+  ASSERT_THAT(classes(found), ElementsAre("invalid-op"));
+  EXPECT_THAT(found.faults[0].summary, ::testing::HasSubstr("its input is finite, and its weight was not dumped"));
+  EXPECT_THAT(found.faults[0].fix, Not(::testing::HasSubstr("eps")));
+}
+
+/// Two ranks and two steps of data parallelism: other tokens, one weight, and its gradient. `off` is what rank 1's
+/// gradient of step 0 is off by, and its weight of step 1.
+Diagnosis data_parallel(double off) {
+  MemoryDump dump;
+  for (const int rank : {0, 1}) {
+    for (const int step : {0, 1}) {
+      const std::string at = "rank" + std::to_string(rank) + "/step_" + std::to_string(step) + '/';
+      const auto seed = static_cast<std::uint32_t>(500 + 10 * rank + step);
+      Matrix weight = random(600 + static_cast<std::uint32_t>(step), kWidth);
+      Matrix gradient = random(700 + static_cast<std::uint32_t>(step), kWidth);
+      if (rank == 1 && step == 0) gradient[2] += off;
+      if (rank == 1 && step == 1) weight[2] += off;
+      dump.add(at + "input_ids", "i64", {1, kRows}, Matrix(kRows, 3 + rank));
+      dump.add(at + "embed_tokens.output", "f32", {1, kRows, kWidth}, random(seed, kRows * kWidth));
+      dump.add(at + "norm.weight", "f32", {kWidth}, weight);
+      dump.add(at + "norm.weight.grad", "f32", {kWidth}, gradient);
+    }
+  }
+  return diagnosed(dump);
+}
+
+TEST(DataParallel, RanksMayReadOtherTokens) { EXPECT_THAT(classes(data_parallel(0)), ElementsAre()); }
+TEST(DataParallel, AGradientThatWasNotReducedIsNamed) {
+  const Diagnosis found = data_parallel(0.5);
+  ASSERT_THAT(classes(found), ElementsAre("rank-divergence"));
+  EXPECT_EQ(found.faults[0].tensor, "rank1/step_0/norm.weight.grad");
+  EXPECT_FALSE(found.faults[0].where.tokens);
+}
+
 TEST(Masks, HideByTheWeakestNumberInUse) {
   EXPECT_TRUE(hidden_by_mask(-10000.0 + 37));
   EXPECT_TRUE(hidden_by_mask(-INFINITY));

@@ -278,6 +278,33 @@ TEST_P(Threads, IsFound) {
 
 INSTANTIATE_TEST_SUITE_P(All, Threads, ::testing::ValuesIn(cases()));
 
+TEST(InspectWeights, ThatHoldNanAreNamed) {
+  EditedCheckpoint checkpoint("fp8-tensor");
+  std::vector<float> values(32, 1.0F);
+  values[16 + 3] = std::numeric_limits<float>::quiet_NaN();
+  checkpoint.set("model.extra.weight", {2, 16}, values);
+  const std::string text = finding(inspect(checkpoint.write(), "vllm"), "weight-not-finite").text;
+  EXPECT_THAT(text, HasSubstr("row 1 of model.extra holds nan at column 3"));
+}
+
+/// Packed integers in groups by the order of activations: which columns share a scale stands in weight_g_idx.
+Inspection packed(const std::string& actorder, bool with_index) {
+  EditedCheckpoint checkpoint("ct-fp8-channel");
+  checkpoint.replace_in_config("\"strategy\": \"channel\"",
+                               "\"actorder\": " + actorder + ", \"strategy\": \"channel\"");
+  checkpoint.set("model.extra.weight_packed", {2, 4}, std::vector<float>(8));
+  checkpoint.tensors["model.extra.weight_packed"].dtype = "I32";
+  if (with_index) checkpoint.set("model.extra.weight_g_idx", {4}, std::vector<float>(4));
+  return inspect(checkpoint.write(), "vllm");
+}
+
+TEST(InspectIntegers, AreANoteAndAMissingIndexIsAnError) {
+  EXPECT_THAT(ids(packed("null", false), Severity::note), Contains("not-decoded"));
+  EXPECT_THAT(ids(packed("null", false)), IsEmpty());
+  EXPECT_THAT(ids(packed("\"group\"", true)), IsEmpty());
+  EXPECT_THAT(ids(packed("\"group\"", false)), ::testing::ElementsAre("g-idx-missing"));
+}
+
 /// What a loader makes of the scales of the KV cache, by what is in the file and what it is told.
 struct KvCase {
   const char* row;

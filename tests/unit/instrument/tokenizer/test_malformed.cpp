@@ -196,5 +196,19 @@ TEST(MalformedTokenizer, MissingFileIsNamed) {
   EXPECT_THAT(Tokenizer::load("/dev/null").error().message, HasSubstr("not a regular file"));
 }
 
+/// As in SmolLM2's file, which lacks 21 bytes: the tokenizers package passes them over.
+TEST(ByteTokens, ThatAreMissingArePassedOver) {
+  json root = own();
+  json& vocabulary = root["model"]["vocab"];
+  const std::string missing = "\xC4\x84";  // the alphabet's letter for byte 4
+  ASSERT_TRUE(vocabulary.contains(missing));
+  vocabulary.erase(missing);
+  const auto tokenizer = Tokenizer::parse(root.dump(), "lacking.json");
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const auto with = tokenizer->encode("a\x04z");
+  ASSERT_TRUE(with);
+  EXPECT_EQ(tokenizer->decode(*with), "az");
+}
+
 }  // namespace
 }  // namespace nanscope

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/dump/name_words.h"
 #include "core/dump/natural_order.h"
 
 namespace nanscope {
@@ -104,6 +105,20 @@ TEST(TensorName, KnowsWhatFamiliesAdd) {
       // Megatron and TransformerEngine
       {"layers.3.self_attention.layernorm_qkv.output", "qkv_proj", "qkv", 3, Port::output},
       {"layers.3.mlp.linear_fc2.output", "down_proj", "mlp_out", 3, Port::output},
+      // T5
+      {"decoder.block.3.layer.0.SelfAttention.k.output", "k_proj", "k", 3, Port::output},
+      {"decoder.block.3.layer.2.DenseReluDense.wo.output", "down_proj", "mlp_out", 3, Port::output},
+      // TransformerLens' hook points
+      {"blocks.3.hook_resid_pre", "layer", "resid", 3, Port::input},
+      {"blocks.3.attn.hook_q", "q", "q", 3, Port::output},
+      {"blocks.3.attn.hook_pattern", "probs", "probs", 3, Port::output},
+      {"blocks.3.mlp.hook_pre", "up_proj", "up", 3, Port::output},
+      {"blocks.3.hook_mlp_out", "down_proj", "mlp_out", 3, Port::output},
+      // Flax's intermediates
+      {"layers_3/mlp/up_proj/__call__", "up_proj", "up", 3, Port::output},
+      {"norm/__call__", "final_norm", "norm_out", -1, Port::output},
+      // transformers' outputs
+      {"hidden_states.3", "layer", "resid", 3, Port::input},
       // outside of the layers
       {"model.rotary_emb.output.0", "rope", "rope", -1, Port::output},
       {"model.output", "model", "out", -1, Port::output},
@@ -244,6 +259,14 @@ TEST(NaturalOrder, IsAnOrder) {
       }
     }
   }
+}
+
+TEST(TensorName, AFilesNameMaySayTheStepAnywhere) {
+  EXPECT_EQ(step_in("acts_step0"), 0);
+  EXPECT_EQ(step_in("iter_0000100_acts"), 100);
+  EXPECT_EQ(step_in("dump.pass-3"), 3);
+  EXPECT_FALSE(step_in("layer_3"));
+  EXPECT_FALSE(step_in("model-00001-of-00002"));
 }
 
 }  // namespace
