@@ -177,28 +177,50 @@ class Verifier::Impl {
     }
   }
 
-  /// Weights of the checkpoint that hold NaN or Inf themselves: what is computed with them is theirs.
+  /// Weights of the checkpoint that hold NaN or Inf themselves, of those that a dumped op reads: what is computed with
+  /// them is theirs. Their elements are read here; a dump's scan leaves a checkpoint out.
   std::vector<VerifiedOutput> bad_weights() {
     std::vector<VerifiedOutput> found;
-    for (const Tensor& tensor : run_.content(kBeforeSteps).tensors) {
-      const Op* op = run_.maker(tensor);
-      const bool weight = tensor.known && (tensor.role == "weight" || tensor.role == "bias");
-      if (!weight || op == nullptr || tensor.health.bad() == 0) continue;
-      VerifiedOutput one;
-      one.name = facts_.name_of(tensor);
-      one.op = op->name;
-      one.role = tensor.role;
-      one.kind = "weight";
-      one.layer = op->layer;
-      one.elements = static_cast<std::int64_t>(tensor.health.count);
-      one.explained = one.elements - static_cast<std::int64_t>(tensor.health.bad());
-      one.rows = tensor.tokens;
-      one.not_finite = run_.bad_rows(tensor);
-      one.off = true;
-      one.explanations.push_back({"bad-weight", "the checkpoint itself holds it", op->name, 1, 0});
-      if (wanted(one.layer, one.op)) found.push_back(std::move(one));
+    std::set<TensorId> looked_at;
+    for (const Step& step : run_.steps()) {
+      for (const Op& op : run_.content(step.id).ops) {
+        for (const Input& input : op.inputs) {
+          const bool learned = input.role == "weight" || input.role == "bias";
+          if (!learned || options_.stop.stop_requested() || !looked_at.insert(input.tensor).second) continue;
+          const Tensor* weight = run_.tensor(input.tensor);
+          if (weight == nullptr || !weight->known || !wanted(op.layer, op.name)) continue;
+          if (auto one = bad_weight(op, *weight)) found.push_back(std::move(*one));
+        }
+      }
     }
     return found;
+  }
+
+  std::optional<VerifiedOutput> bad_weight(const Op& op, const Tensor& weight) {
+    VerifiedOutput one;
+    std::int64_t bad = 0;
+    const std::int64_t width = std::max<std::int64_t>(1, weight.channels);
+    run_.each_block(weight, [&](std::int64_t first, std::span<const float> values) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if (std::isfinite(values[i])) continue;
+        ++bad;
+        const std::int64_t row = first + static_cast<std::int64_t>(i) / width;
+        if (one.not_finite.empty() || one.not_finite.back() != row) one.not_finite.push_back(row);
+      }
+      return !options_.stop.stop_requested();
+    });
+    if (bad == 0) return std::nullopt;
+    one.name = facts_.name_of(weight);
+    one.op = op.name;
+    one.role = weight.role;
+    one.kind = "weight";
+    one.layer = op.layer;
+    one.elements = weight.count();
+    one.explained = one.elements - bad;
+    one.rows = weight.tokens;
+    one.off = true;
+    one.explanations.push_back({"bad-weight", "the checkpoint itself holds it", op.name, 1, 0});
+    return one;
   }
 
   /// Whether NaN or Inf is born in an output: its inputs, as far as they were dumped, are finite in these rows.

@@ -94,11 +94,14 @@ std::string verify_answer(const Verification& made, const Terminal& terminal) {
                                   : fmt::format("no difference found in {}; {}", checked, made.open)),
         terminal);
   } else {
-    text += paragraph("Verdict   ",
-                      paint(terminal, Ink::red,
-                            fmt::format("not the model's: {} of {} {} further off than rounding", off, checked,
-                                        off == 1 ? "is" : "are")),
-                      terminal);
+    text += paragraph(
+        "Verdict   ",
+        paint(terminal, Ink::red,
+              bad_weight(*first) ? fmt::format("the checkpoint itself holds NaN or Inf; in all {} of {} {} off", off,
+                                               checked, off == 1 ? "is" : "are")
+                                 : fmt::format("not the model's: {} of {} {} further off than rounding", off, checked,
+                                               off == 1 ? "is" : "are")),
+        terminal);
     text += paragraph("First     ",
                       fmt::format("{} ({}): {}", printable(first->name, terminal),
                                   printable(verified_place(*first), terminal), verified_off(*first)),

@@ -19,6 +19,10 @@ std::string_view certainty_word(HowSure certainty) {
   return "none";
 }
 
+bool bad_weight(const VerifiedOutput& one) {
+  return one.kind == "weight" && !one.not_finite.empty() && one.worst.row < 0;
+}
+
 std::string verified_place(const VerifiedOutput& one) {
   std::string text = one.op;
   if (one.layer) text += fmt::format(" of layer {}", *one.layer);
@@ -28,7 +32,7 @@ std::string verified_place(const VerifiedOutput& one) {
 
 std::string verified_off(const VerifiedOutput& one) {
   const std::int64_t off = one.elements - one.explained;
-  if (one.kind == "weight" && !one.not_finite.empty() && one.worst.row < 0)
+  if (bad_weight(one))
     return fmt::format("{} of {} elements are NaN or Inf in the checkpoint, the first in row {}", off, one.elements,
                        one.not_finite.front());
   if (one.kind == "weight") {
@@ -49,6 +53,7 @@ std::string verified_off(const VerifiedOutput& one) {
 }
 
 std::string verified_because(const VerifiedOutput& one) {
+  if (bad_weight(one)) return "every op that reads it computes with it";
   switch (certainty(one)) {
     case HowSure::none:
       return "nothing that is known explains it";

@@ -11,6 +11,8 @@ namespace nanscope::report {
 /// "sure", "likely", "none"
 std::string_view certainty_word(HowSure certainty);
 /// "softmax of layer 0, step 1"
+/// Whether it is a weight that holds NaN or Inf in the checkpoint.
+bool bad_weight(const VerifiedOutput& one);
 std::string verified_place(const VerifiedOutput& one);
 /// "224 of 576 elements are off by up to 2.636e+04 times what rounding allows (0.0023 instead of 0.0036 at [9,17])"
 std::string verified_off(const VerifiedOutput& one);

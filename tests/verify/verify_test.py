@@ -134,7 +134,7 @@ class Verdicts(unittest.TestCase):
             run = verify(os.path.join(GOLDEN, "healthy-phi3-f16", "dump"), model, "--json", "--no-free-run")
             said = json.loads(run.stdout)
             self.assertEqual(run.returncode, 1)
-            self.assertEqual((said["first"]["kind"], said["first"]["tensor"]), ("weight", name))
+            self.assertEqual((said["first"]["kind"], said["first"]["tensor"]), ("weight", "checkpoint/" + name))
 
     def test_text(self):
         text = golden("fault-softcap-left-out", "--brief").stdout
