@@ -51,7 +51,8 @@ struct TokenizerParts {
 ///
 /// Every byte string encodes, valid UTF-8 or not, when the model is over bytes or has a token for
 /// each of them ("<0x00>" to "<0xFF>"): those stand for characters without a token and for bytes that
-/// are no UTF-8. Without them the unknown token stands for both, and without one encode() fails.
+/// are no UTF-8. Without them the unknown token stands for both, and without one encode() fails. A model over bytes
+/// that lacks some passes these over, as the `tokenizers` package does.
 ///
 /// decode(encode(text)) == text, unless the file asks for normalization, for a space before the text
 /// that decoding does not take away, for stripping added tokens, or for a split that removes text,
