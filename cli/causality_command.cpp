@@ -118,9 +118,9 @@ std::string in_format(const std::string& format, const std::string& text, const 
 
 /// Compares two recordings or dumps.
 int compare_recorded(const CausalityArguments& arguments, const Interrupt& interrupt) {
-  const auto a = open_target(arguments.target, interrupt, arguments.progress);
+  const auto a = open_target(arguments.target, interrupt, {.progress = arguments.progress});
   if (!a) return failed(a.error(), interrupt);
-  const auto b = open_target(arguments.other, interrupt, arguments.progress);
+  const auto b = open_target(arguments.other, interrupt, {.progress = arguments.progress});
   if (!b) return failed(b.error(), interrupt);
   const auto twins = scenarios::compare_twins((*a)->view(), (*b)->view(), static_cast<std::int64_t>(arguments.request));
   if (!twins) {
@@ -133,7 +133,7 @@ int compare_recorded(const CausalityArguments& arguments, const Interrupt& inter
 
 /// Checks one dump, which nanscope cannot rerun.
 int look_at_dump(const CausalityArguments& arguments, const Interrupt& interrupt) {
-  const auto target = open_target(arguments.target, interrupt, arguments.progress);
+  const auto target = open_target(arguments.target, interrupt, {.progress = arguments.progress});
   if (!target) return failed(target.error(), interrupt);
   const auto analysis = analyse_target(**target, interrupt, true, arguments.progress);
   if (!analysis) return failed(analysis.error(), interrupt);

@@ -89,6 +89,14 @@ CLI::Option* add_follow_links(CLI::App& app, bool& follow_links) {
                       "In a dump, also follow symbolic links that lead out of its folder");
 }
 
+CLI::Option* add_dump_model(CLI::App& app, std::string& model) {
+  return app
+      .add_option("--model", model,
+                  "For a dump: the folder of the served checkpoint. Its weights are used, and its config.json says how "
+                  "the model computes its ops")
+      ->type_name("DIR");
+}
+
 report::Terminal output_terminal() {
   report::Terminal terminal;
   std::setlocale(LC_CTYPE, "");

@@ -58,6 +58,9 @@ void add_complete_command(CLI::App& app, Action& action);
 /// Adds `--format`. `allowed`: its values, such as text and json.
 CLI::Option* add_format(CLI::App& app, std::string& format, const std::vector<std::string>& allowed);
 
+/// Adds `--model DIR`, for commands that diagnose dumps.
+CLI::Option* add_dump_model(CLI::App& app, std::string& model);
+
 /// Adds `--follow-links`, for commands that read dumps.
 CLI::Option* add_follow_links(CLI::App& app, bool& follow_links);
 

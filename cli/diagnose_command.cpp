@@ -39,6 +39,7 @@ struct DiagnoseArguments {
   bool follow_links = false;
   std::vector<std::string> fail_on;
   std::string baseline;
+  std::string model;
   double min_coverage = 0;
   std::string format = "text";
   RunLimits limits = kReplayLimits;
@@ -91,8 +92,11 @@ class DiagnoseRun {
     report::Diagnosed one;
     one.target = target;
     one.min_coverage = arguments_.min_coverage;
-    const auto opened =
-        open_target(target, interrupt_, arguments_.progress, arguments_.limits, arguments_.follow_links);
+    const auto opened = open_target(target, interrupt_,
+                                    {.progress = arguments_.progress,
+                                     .limits = arguments_.limits,
+                                     .follow_links = arguments_.follow_links,
+                                     .model = arguments_.model});
     const auto analysis = opened ? analyse_target(**opened, interrupt_, !arguments_.no_recompute, arguments_.progress)
                                  : tl::unexpected(opened.error());
     if (!analysis) {
@@ -239,6 +243,7 @@ void add_diagnose_command(CLI::App& app, Action& action) {
           "The least share of outputs that has to be judged, 0 to 1 (default: 0); with less, the exit code is 3")
       ->type_name("SHARE")
       ->check(CLI::Range(0.0, 1.0));
+  add_dump_model(*command, arguments->model);
   command->add_flag("--no-recompute", arguments->no_recompute,
                     "Do not recompute ops from their inputs: faster, but wrong finite results stay undetected");
   command->add_flag("--counterfactuals", arguments->counterfactuals,
@@ -254,6 +259,7 @@ void add_diagnose_command(CLI::App& app, Action& action) {
       "Examples:\n"
       "  nanscope diagnose run.nanscope\n"
       "  nanscope diagnose dump/                 tensors that a server dumped\n"
+      "  nanscope diagnose dump/ --model ~/Llama-3.2-1B\n"
       "  nanscope diagnose run.nanscope --counterfactuals\n"
       "  nanscope diagnose dump/ --format json | jq .root_cause\n"
       "  nanscope diagnose good/ bad/ --brief\n"

@@ -56,9 +56,9 @@ int compare_runs(scenarios::OpenRun& a, scenarios::OpenRun& b, const DiffCommand
 }
 
 int compare_targets(const DiffCommandOptions& options, const Interrupt& interrupt) {
-  const auto a = open_target(options.a, interrupt, false, kReplayLimits, options.follow_links);
+  const auto a = open_target(options.a, interrupt, {.follow_links = options.follow_links});
   if (!a) return failed(a.error(), interrupt);
-  const auto b = open_target(options.b, interrupt, false, kReplayLimits, options.follow_links);
+  const auto b = open_target(options.b, interrupt, {.follow_links = options.follow_links});
   if (!b) return failed(b.error(), interrupt);
   const bool dumps = (*a)->dump() != nullptr && (*b)->dump() != nullptr;
   return dumps ? compare_dumps(**a, **b, options, interrupt) : compare_runs(**a, **b, options, interrupt);

@@ -10,15 +10,16 @@
 namespace nanscope::cli {
 
 Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path, const Interrupt& interrupt,
-                                                        bool progress, const RunLimits& limits, bool follow_links) {
+                                                        const TargetOptions& wanted) {
   if (Status taken = scenarios::check_target(path, scenarios::Takes::runs); !taken)
     return tl::unexpected(taken.error());
   auto opened = [&] {
-    ProgressLine line("MiB", progress);
+    ProgressLine line("MiB", wanted.progress);
     scenarios::OpenRunOptions options;
     options.stop = interrupt.token();
-    options.limits = limits;
-    options.follow_links = follow_links;
+    options.limits = wanted.limits;
+    options.follow_links = wanted.follow_links;
+    options.model = wanted.model;
     options.progress = [&line](std::uint64_t done, std::uint64_t total) {
       line.show(static_cast<std::int64_t>(done >> 20), static_cast<std::int64_t>(total >> 20), "");
     };

@@ -9,12 +9,17 @@
 
 namespace nanscope::cli {
 
-/// Opens a recording or a dump with a progress line, and reports a dump's unread files on standard error. `limits`: of
-/// a replay. `progress`: show the line even if standard error is not a terminal. `follow_links`: also follow links that
-/// lead out of the dump's folder. Errors: not a recording or dump, unreadable, stopped.
+struct TargetOptions {
+  bool progress = false;             ///< show the line even if standard error is not a terminal
+  RunLimits limits = kReplayLimits;  ///< of a replay
+  bool follow_links = false;         ///< also follow links that lead out of the dump's folder
+  std::string model = {};            ///< the folder of a dump's checkpoint; empty: none
+};
+
+/// Opens a recording or a dump with a progress line, and reports a dump's unread files on standard error. Errors: not a
+/// recording or dump, unreadable, a model for a recording, stopped.
 Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path, const Interrupt& interrupt,
-                                                        bool progress = false, const RunLimits& limits = kReplayLimits,
-                                                        bool follow_links = false);
+                                                        const TargetOptions& options = {});
 
 /// Diagnoses a target, with a progress line; for a recording, also computes its digest.
 Result<scenarios::Analysis> analyse_target(scenarios::OpenRun& target, const Interrupt& interrupt,

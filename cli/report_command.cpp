@@ -36,6 +36,7 @@ struct ReportOptions {
   std::string output;
   bool force = false;
   bool follow_links = false;
+  std::string model;
   bool counterfactuals = true;
   bool policies = false;
   bool scores = false;
@@ -174,11 +175,20 @@ bool quantizes_scores(const scenarios::OpenRun& run) {
   return spec && spec->config.scores.format != Format::f32;
 }
 
+/// What the report is made from, which it never replaces.
+std::vector<fs::path> inputs_of(const ReportOptions& options) {
+  std::vector<fs::path> inputs{options.target};
+  if (!options.model.empty()) inputs.emplace_back(options.model);
+  return inputs;
+}
+
 int write_report(const ReportOptions& options, const Interrupt& interrupt) {
   const fs::path output = output_of(options);
-  const OutputOptions writing{.replace = options.force, .inputs = {options.target}, .durable = true};
+  const OutputOptions writing{.replace = options.force, .inputs = inputs_of(options), .durable = true};
   if (Status allowed = check_output(output, writing); !allowed) return complain(allowed.error().message);
-  const auto target = open_target(options.target, interrupt, false, options.limits, options.follow_links);
+  const auto target =
+      open_target(options.target, interrupt,
+                  {.limits = options.limits, .follow_links = options.follow_links, .model = options.model});
   if (!target) return failed(target.error(), interrupt);
   const auto analysis = analyse_target(**target, interrupt);
   if (!analysis) return failed(analysis.error(), interrupt);
@@ -226,6 +236,7 @@ void add_report_command(CLI::App& app, Action& action) {
       ->type_name("FILE");
   command->add_flag("--force", options->force, "Replace an existing page");
   add_follow_links(*command, options->follow_links);
+  add_dump_model(*command, options->model);
   command->add_flag("--counterfactuals,!--no-counterfactuals", options->counterfactuals,
                     "With or without counterfactuals: reruns of a recording with each setting changed (default: with; "
                     "takes seconds)");

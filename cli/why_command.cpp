@@ -26,6 +26,7 @@ struct WhyOptions {
   bool brief = false;
   bool all = false;
   bool follow_links = false;
+  std::string model;
   std::string format = "text";
   RunLimits limits = kReplayLimits;
 };
@@ -91,7 +92,9 @@ int explain(const WhyOptions& options, const Interrupt& interrupt) {
     return complain(fmt::format("{}: no such file or folder; did you mean 'nanscope why {} {}'?", options.target,
                                 options.place, options.target));
   }
-  const auto target = open_target(options.target, interrupt, false, options.limits, options.follow_links);
+  const auto target =
+      open_target(options.target, interrupt,
+                  {.limits = options.limits, .follow_links = options.follow_links, .model = options.model});
   if (!target) return failed(target.error(), interrupt);
   RunView& run = (*target)->view();
   const auto element = element_named(run, options.place);
@@ -135,6 +138,7 @@ void add_why_command(CLI::App& app, Action& action) {
       ->excludes(brief);
   add_replay_limits(*command, options->limits);
   add_follow_links(*command, options->follow_links);
+  add_dump_model(*command, options->model);
   add_format(*command, options->format, {"text", "json"});
   command->footer(
       "Examples:\n"

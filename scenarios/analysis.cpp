@@ -10,6 +10,8 @@
 
 #include "core/run/recording_view.h"
 #include "instrument/recompute/kernel_arithmetic.h"
+#include "instrument/verify/model_forms.h"
+#include "instrument/verify/tables.h"
 
 namespace nanscope::scenarios {
 
@@ -115,10 +117,22 @@ Result<Analysis> analyse(RunView& run, const DiagnoseOptions& options) {
 }
 
 Result<Analysis> analyse(OpenRun& run, const DiagnoseOptions& options) {
-  auto analysis = analyse(run.view(), options);
+  DiagnoseOptions known = options;
+  std::optional<ModelForms> model;
+  if (run.model() != nullptr) {
+    model.emplace(*run.model());
+    known.model.forms = [&](Values& values, const Op& op, const Tensor& out) { return model->of(values, op, out); };
+    known.model.decides = [](OpKind kind) { return ModelForms::decides(kind); };
+    known.model.tables = [&](Recomputer& recomputer, const Step& step) {
+      return judge_tables(recomputer, *model, step);
+    };
+  }
+  known.model.norm_eps.assign(run.norm_eps().begin(), run.norm_eps().end());
+  auto analysis = analyse(run.view(), known);
   if (Status same = run.check(); !same) return tl::unexpected(same.error());
   if (!analysis) return fail(run.target() + ": " + analysis.error().message);
   add_unread(run.unread(), analysis->diagnosis.notes);
+  if (!run.model_note().empty()) analysis->diagnosis.notes.push_back({"", run.model_note()});
   if (run.recording() != nullptr) {
     const auto digest = digest_of(*run.recording());
     if (!digest) return tl::unexpected(digest.error());

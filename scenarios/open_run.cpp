@@ -1,17 +1,26 @@
 #include "scenarios/open_run.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "core/parse_json.h"
 #include "core/run/recording_view.h"
 #include "core/run/view_rows.h"
 #include "instrument/dump/recorded_dump.h"
 #include "instrument/files/file.h"
+#include "instrument/verify/verified_dump.h"
 #include "scenarios/replay.h"
 
 namespace nanscope::scenarios {
+namespace {
+
+constexpr std::size_t kMostConfigBytes = std::size_t{16} << 20;
+
+}  // namespace
 
 /// In the order in which they are built on each other.
 struct OpenRun::Parts {
@@ -27,6 +36,9 @@ struct OpenRun::Parts {
   std::optional<DumpRun> dump_run;
   std::optional<ViewRows> dump_rows;
   std::optional<ViewTensors> dump_tensors;
+  std::optional<ModelSpec> model;
+  std::string model_note;
+  std::vector<double> norm_eps;
 
   Status open_recording(const std::filesystem::path& path, const OpenRunOptions& options) {
     Result<Recording> opened = Recording::open_checked(path, options.stop);
@@ -45,6 +57,7 @@ struct OpenRun::Parts {
     opening.stop = options.stop;
     opening.sums = options.sums;
     opening.follow_links = options.follow_links;
+    opening.checkpoint = options.model;
     return opening;
   }
 
@@ -63,8 +76,32 @@ struct OpenRun::Parts {
     return {};
   }
 
+  void take_eps(const nlohmann::json& config) {
+    for (const auto& [key, value] : config.items()) {
+      if (value.is_object()) take_eps(value);  // text_config, vision_config
+      const bool eps = key.ends_with("eps") || key.ends_with("epsilon");
+      if (eps && value.is_number() &&
+          std::find(norm_eps.begin(), norm_eps.end(), value.get<double>()) == norm_eps.end())
+        norm_eps.push_back(value.get<double>());
+    }
+  }
+
+  /// The configuration is not needed to use the weights: a family that nanscope does not know is a note.
+  void read_model(const std::filesystem::path& folder) {
+    if (folder.empty()) return;
+    Result<ModelSpec> spec = read_model_spec(folder);
+    if (spec) {
+      model.emplace(std::move(*spec));
+      return;
+    }
+    model_note = "the model's weights are used; how its ops are computed is inferred: " + spec.error().message;
+    const auto config = read_file(folder / "config.json", kMostConfigBytes);
+    if (config) take_eps(parse_json_or_none<nlohmann::json>(as_text(*config)));
+  }
+
   void look_at(const Dump& tensors, DumpElements& elements, const OpenRunOptions& options) {
-    dump_run.emplace(tensors, elements, options.stop);
+    read_model(options.model);
+    dump_run.emplace(tensors, elements, options.stop, model ? geometry_of(*model) : Geometry{});
     dump_rows.emplace(*dump_run);
     dump_tensors.emplace(*dump_run);
   }
@@ -86,9 +123,11 @@ OpenRun::~OpenRun() = default;
 Result<std::unique_ptr<OpenRun>> OpenRun::open(const std::filesystem::path& path, const OpenRunOptions& options) {
   auto parts = std::make_unique<Parts>();
   parts->target = path.string();
-  const Status opened = looks_like_recording(path.string())
-                            ? parts->open_recording(path, options)
-                            : parts->take_dump(OpenDump::open(path, Parts::dump_options(options)), options);
+  const bool recorded = looks_like_recording(path.string());
+  if (recorded && !options.model.empty())
+    return fail(path.string() + ": it is a recording, which knows its model; --model is for dumps");
+  const Status opened = recorded ? parts->open_recording(path, options)
+                                 : parts->take_dump(OpenDump::open(path, Parts::dump_options(options)), options);
   if (!opened) return tl::unexpected(opened.error());
   return std::unique_ptr<OpenRun>(new OpenRun(std::move(parts)));
 }
@@ -122,6 +161,9 @@ const Recording* OpenRun::recording() const { return parts_->recording ? &*parts
 const OpenDump* OpenRun::dump() const { return parts_->dump.get(); }
 OpenDump* OpenRun::dump() { return parts_->dump.get(); }
 DumpRun* OpenRun::dump_run() { return parts_->dump_run ? &*parts_->dump_run : nullptr; }
+const ModelSpec* OpenRun::model() const { return parts_->model ? &*parts_->model : nullptr; }
+std::span<const double> OpenRun::norm_eps() const { return parts_->norm_eps; }
+const std::string& OpenRun::model_note() const { return parts_->model_note; }
 const std::string& OpenRun::target() const { return parts_->target; }
 
 std::span<const RunNote> OpenRun::unread() const {

@@ -15,6 +15,7 @@
 #include "core/run/run_view.h"
 #include "core/run/tensor_source.h"
 #include "instrument/dump/open_dump.h"
+#include "instrument/model/model_spec.h"
 #include "scenarios/replay.h"
 
 namespace nanscope::scenarios {
@@ -30,6 +31,9 @@ struct OpenRunOptions {
   std::size_t replay_bytes = ReplayTensors::kBudget;
   std::size_t cache_bytes = RecordingTensors::kCacheBudget;
   RunLimits limits = kReplayLimits;  ///< what a replay of a recording may take
+  /// The folder of a dump's checkpoint: its weights are those of the ops, and its config.json says how they are
+  /// computed. Empty: none. A recording has its own.
+  std::filesystem::path model = {};
 };
 
 /// A file of which Recording::open() is to say what is wrong with it, rather than OpenDump: it has a recording's name,
@@ -59,6 +63,13 @@ class OpenRun {
   const OpenDump* dump() const;  ///< null for a recording
   OpenDump* dump();
   DumpRun* dump_run();  ///< null for a recording, but for a dump that was attached with schema 1
+
+  /// What the config.json of OpenRunOptions::model says; null where there is none or nanscope does not understand it,
+  /// which model_note() explains.
+  const ModelSpec* model() const;
+  const std::string& model_note() const;
+  /// Numbers under keys of the config.json that name an eps, where model() is null.
+  std::span<const double> norm_eps() const;
 
   const std::string& target() const;  ///< the path as it was given
   /// Files and tensors of a dump that could not be read, where others were: to be said aloud.

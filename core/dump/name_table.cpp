@@ -22,7 +22,10 @@ constexpr std::array kLayerModules = {
                   "fused_qkv_a_proj_with_mqa",
                   "qkv_proj", gemm, 200, "x", "qkv"},
     ModulePattern{"in_proj_qkvz in_proj_qkv", "gdn_qkv_proj", gemm, 200, "x", "qkv"},
-    ModulePattern{"in_proj_ba in_proj_z in_proj_a in_proj_b", "gdn_gate_proj", gemm, 201, "x", "gdn_gates"},
+    ModulePattern{"in_proj_ba", "gdn_gate_proj", gemm, 201, "x", "gdn_gates"},
+    ModulePattern{"in_proj_z", "gdn_z_proj", gemm, 201, "x", "gdn_z"},
+    ModulePattern{"in_proj_b", "gdn_b_proj", gemm, 201, "x", "gdn_b"},
+    ModulePattern{"in_proj_a", "gdn_a_proj", gemm, 201, "x", "gdn_a"},
     ModulePattern{"q_a_proj", "q_a_proj", gemm, 200, "x", "q_a"},
     ModulePattern{"q_a_layernorm q_a_norm", "q_a_norm", layer_norm, 202, "q_a", "norm_out"},
     ModulePattern{"q_proj q_b_proj wq query attn_q self_attention.q enc_dec_attention.q to_q qcur query_proj", "q_proj",
@@ -49,7 +52,8 @@ constexpr std::array kLayerModules = {
     ModulePattern{"inner_norm attn_sub_norm sub_norm inner_attn_ln attn_ln self_attn.norm linear_attn.norm",
                   "inner_norm", layer_norm, 400, "attn_out", "norm_out"},
     ModulePattern{
-        "o_proj wo out_proj attn_output attn.c_proj attention.dense self_attention.dense to_out to_out.0 "
+        "o_proj wo out_proj attn_output attn.c_proj attention.dense self_attention.dense self_attn.dense to_out "
+        "to_out.0 "
         "attention.output.dense attn.proj attn_out_proj linear_proj self_attention.proj o_b_proj attn_o dense_proj "
         "self_attention.o enc_dec_attention.o",
         "o_proj", gemm, 420, "attn_out", "out"},

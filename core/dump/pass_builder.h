@@ -188,6 +188,8 @@ class PassBuilder {
   void head(TensorId x);
   void leftovers(const Scope& scope);
   void place_leftover(Index index);
+  bool names_a_side(Index index) const;
+  void note_unknown_name(Index index, std::string_view elements);
   TensorId whole(std::string_view op, TensorId inner);
   bool appears_elsewhere(Index index);
   OpKind kind_by_shapes(const Inputs& inputs, const Tensor& out);

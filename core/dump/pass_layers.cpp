@@ -17,6 +17,7 @@ constexpr std::string_view kMlpOps[] = {"gate_proj", "up_proj", "gate_up_proj", 
                                         "down_proj", "gate",    "up",           "mlp_out"};
 constexpr std::string_view kMixtureOps[] = {"router",     "router_logits", "router_weights",
                                             "router_ids", "router_scores", "experts"};
+constexpr std::string_view kSides[] = {".input", ".output", ".kwargs."};
 
 }  // namespace
 
@@ -478,6 +479,18 @@ OpKind PassBuilder::kind_by_shapes(const Inputs& inputs, const Tensor& out) {
   return weight->count() == out.channels && x->channels == out.channels ? OpKind::layer_norm : OpKind::dumped;
 }
 
+/// Whether a name says which side of a module a tensor is: what the module does shows then.
+bool PassBuilder::names_a_side(Index index) const {
+  const std::string& name = run_.dump_.tensors[index].name;
+  return std::any_of(std::begin(kSides), std::end(kSides),
+                     [&](std::string_view side) { return name.find(side) != std::string::npos; });
+}
+
+void PassBuilder::note_unknown_name(Index index, std::string_view elements) {
+  run_.not_understood_.push_back(
+      {tensor(index).name, fmt::format("{}; its elements are {}", RunNote::kUnknownName, elements)});
+}
+
 void PassBuilder::place_leftover(Index index) {
   if (placed_.contains(index)) return;
   const TensorName& at = tensor(index).at;
@@ -491,6 +504,7 @@ void PassBuilder::place_leftover(Index index) {
     if (const auto same = same_bytes_before(index, 0)) {
       emit(at.op + "_input", OpKind::copy, {{"x", *same, {}}}, {at.role, {index}});
       run_.last_op().by_name = at.known;
+      if (!at.known && !names_a_side(index)) note_unknown_name(index, "equal to a tensor before it");
       return;
     }
   }
@@ -510,8 +524,7 @@ void PassBuilder::place_leftover(Index index) {
       std::any_of(inputs.begin(), inputs.end(), [](const Input& one) { return one.role.starts_with('x'); });
   if (!fed) inputs.push_back({"before", last_, {}});
   if (!at.known) {
-    run_.not_understood_.push_back(
-        {tensor(index).name, std::string(RunNote::kUnknownName) + "; its elements were scanned"});
+    note_unknown_name(index, "scanned");
   }
   const OpKind kind = !fed ? OpKind::dumped : at.known ? at.kind : kind_by_shapes(inputs, describe(index, at.role));
   const TensorId last = last_;

@@ -71,7 +71,7 @@ void PassBuilder::settle_rotated() {
 }
 
 /// Beside its logits a router gives, and experts take beside their rows, the chosen experts as integers, and as many
-/// weights as those.
+/// weights as those. Of two real outputs of one shape the logits come second (Llama 4).
 void PassBuilder::settle_routed() {
   const auto routed = [](const DumpTensor& one) {
     const bool beside = (one.at.op == "router" && one.at.port == Port::output) ||
@@ -97,6 +97,20 @@ void PassBuilder::settle_routed() {
     if (routed(one) && one.at.index > 0 && one.dtype->kind == DtypeKind::real &&
         chosen.contains({key(one.at), one.shape}))
       become(one.at, "router_weights");
+  }
+  std::set<std::pair<std::string, std::vector<std::int64_t>>> second;
+  for (DumpTensor& one : run_.dump_.tensors) {
+    if (!routed(one) || one.at.op != "router" || one.at.index != 1 || one.dtype->kind != DtypeKind::real) continue;
+    second.insert({key(one.at), one.shape});
+    one.at.index = 0;
+    one.at.role = "router_logits";
+  }
+  for (DumpTensor& one : run_.dump_.tensors) {
+    const bool scores = routed(one) && one.at.op == "router" && one.at.index == 0 && !one.name.ends_with(".1");
+    if (!scores || !second.contains({key(one.at), one.shape})) continue;
+    one.at.op = one.at.role = "chosen_scores";
+    one.at.kind = OpKind::dumped;
+    one.at.known = false;
   }
 }
 

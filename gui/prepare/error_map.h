@@ -72,7 +72,7 @@ struct ErrorMap final : Prepared {
   std::optional<Selection> first() const;
 };
 
-/// What is said of an output that was checked, in a few words: "2.6e+04 times the bound at [9,17], sure: the cap ...".
+/// What is said of an output that was checked, in a few words: "2.6e+04 times the bound at [9,17], shown: the cap ...".
 std::string verified_words(const VerifiedOutput& one);
 
 /// Follows a check: what it found since the last call is added to the map.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -20,6 +21,7 @@ struct NextStep {
 };
 constexpr NextStep kNextSteps[] = {
     {"weight", "give the checkpoint: nanscope verify DUMP --model DIR"},
+    {"config.json", "give the checkpoint: nanscope verify DUMP --model DIR"},
     {"sinks", "give the checkpoint: nanscope verify DUMP --model DIR"},
     {"cache", "dump the KV caches and their block tables"},
     {"scale", "dump the quantization scales"},
@@ -45,6 +47,59 @@ std::string next_step_of(const std::vector<Coverage::Gap>& gaps) {
   return most == judged.end() ? std::string() : std::string(most->first);
 }
 
+/// Integers that a module was given, such as token ids and positions: no arithmetic of the model makes them.
+bool given_integers(RunView& run, const Tensor& tensor) {
+  const Op* op = run.maker(tensor);
+  const bool given =
+      tensor.name.find(".input") != std::string::npos || tensor.name.find(".kwargs.") != std::string::npos;
+  return given && op != nullptr && op->kind == OpKind::dumped && tensor.format == Format::i32;
+}
+
+/// Cosines and sines that a module of the dump made: without the model's configuration nothing says what they should
+/// be.
+template <class AddGap>
+void add_tables(Survey& survey, const AddGap& add_gap) {
+  for (const Step& step : survey.run().steps()) {
+    for (const Tensor& tensor : survey.run().content(step.id).tensors) {
+      const bool table = (tensor.role == "cos" || tensor.role == "sin") && tensor.known;
+      if (table && tensor.name.find(".output") != std::string::npos)
+        add_gap(tensor.id, "its angles take the model's config.json");
+    }
+  }
+}
+
+/// Tensors of a dump that each step has but one: they were lost, or that step did not compute them. What a step is
+/// given beside its activations, as the length of its past, may be there from the second step on.
+void add_absent(RunView& run, Coverage& coverage) {
+  if (run.info().device != kDumpDevice) return;
+  std::map<std::string, std::vector<StepId>> having;  // by name within the step
+  std::map<StepId, std::string> folders;
+  std::set<StepId> steps;
+  std::set<std::string> given;
+  for (const Step& step : run.steps()) {
+    if (step.id == kBeforeSteps) continue;
+    for (const Tensor& tensor : run.content(step.id).tensors) {
+      if (tensor.name.empty()) continue;
+      steps.insert(step.id);
+      const std::size_t folder = tensor.name.rfind('/') + 1;  // npos + 1 is 0
+      folders.emplace(step.id, tensor.name.substr(0, folder));
+      const std::string name = tensor.name.substr(folder);
+      const Op* op = run.maker(tensor);
+      if (op != nullptr && op->kind == OpKind::parameter) given.insert(name);
+      std::vector<StepId>& known = having[name];
+      if (known.empty() || known.back() != step.id) known.push_back(step.id);
+    }
+  }
+  if (steps.size() < 2) return;
+  for (const auto& [name, in] : having) {
+    if (in.size() + 1 != steps.size() || (in.size() < 2 && given.contains(name))) continue;
+    const std::set<StepId> with(in.begin(), in.end());
+    std::vector<StepId> without;
+    std::set_difference(steps.begin(), steps.end(), with.begin(), with.end(), std::back_inserter(without));
+    if (coverage.absent++ == 0) coverage.first_absent = folders[without.front()] + name;
+  }
+}
+
 }  // namespace
 
 Coverage coverage_of(Survey& survey) {
@@ -54,13 +109,19 @@ Coverage coverage_of(Survey& survey) {
   std::set<TensorId> seen;
   const auto add_gap = [&](TensorId id, const std::string& reason) {
     const Tensor* tensor = run.tensor(id);
-    if (tensor == nullptr || !seen.insert(id).second) return;
+    if (tensor == nullptr || !seen.insert(id).second || given_integers(run, *tensor)) return;
     ++coverage.outputs;
     Coverage::Gap& gap = gaps[reason];
     if (gap.outputs++ == 0) gap.example = survey.facts.name_of(*tensor);
     gap.reason = reason;
   };
   for (const TensorId id : survey.not_understood) add_gap(id, "no known arithmetic gives what was dumped");
+  for (const Recomputed& result : survey.tables) {
+    if (!seen.insert(result.tensor).second) continue;
+    ++coverage.outputs;
+    ++coverage.judged;
+  }
+  add_tables(survey, add_gap);
   for (const Recomputed& result : survey.recomputer.results()) {
     if (!seen.insert(result.tensor).second) continue;
     ++coverage.outputs;
@@ -81,7 +142,12 @@ Coverage coverage_of(Survey& survey) {
   const std::vector<RunNote> notes = run.notes();
   coverage.unknown_names =
       std::count_if(notes.begin(), notes.end(), [](const RunNote& note) { return note.is_unknown_name(); });
-  coverage.next_step = next_step_of(coverage.gaps);
+  add_absent(run, coverage);
+  // The engine makes a recording's ops again with their weights.
+  const bool recorded = run.info().device != kDumpDevice;
+  coverage.next_step = !recorded               ? next_step_of(coverage.gaps)
+                       : coverage.gaps.empty() ? std::string()
+                                               : "recompute all of it bit for bit: nanscope replay RECORDING";
   return coverage;
 }
 

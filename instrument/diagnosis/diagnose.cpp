@@ -17,19 +17,19 @@
 namespace nanscope {
 namespace {
 
-/// Of all findings those that explain something best: what is explained by several belongs to the surest.
+/// Of all findings those that explain something best: a symptom that several explain belongs to the highest rank.
 std::vector<Finding> resolve(std::vector<Finding> all) {
-  std::map<Symptom, int> surest;
+  std::map<Symptom, Rank> highest;
   for (const Finding& one : all) {
     for (const Symptom& symptom : one.explains) {
-      int& best = surest[symptom];
-      best = std::max(best, one.certainty);
+      Rank& best = highest[symptom];
+      best = std::max(best, one.rank);
     }
   }
   std::erase_if(all, [&](const Finding& one) {
     return !one.stays && !one.explains.empty() &&
            std::none_of(one.explains.begin(), one.explains.end(),
-                        [&](const Symptom& symptom) { return surest.at(symptom) == one.certainty; });
+                        [&](const Symptom& symptom) { return highest.at(symptom) == one.rank; });
   });
   return all;
 }
@@ -132,6 +132,11 @@ Spread spread_of(Survey& survey, const std::vector<Finding>& findings) {
 Recomputation recomputation_of(Survey& survey) {
   Recomputation made;
   const std::set<TensorId> unknown(survey.not_understood.begin(), survey.not_understood.end());
+  for (const Recomputed& result : survey.tables) {
+    ++made.ops;
+    made.elements += result.elements;
+    made.explained += result.explained;
+  }
   for (const Recomputed& result : survey.recomputer.results()) {
     if (unknown.contains(result.tensor)) {
       const std::string name = survey.facts.name_of(*survey.run().tensor(result.tensor));
@@ -233,6 +238,7 @@ void fill_faults(Survey& survey, std::vector<Finding>& findings, Diagnosis& diag
   for (std::size_t i = 0; i < findings.size(); ++i) {
     diagnosis.faults.push_back(findings[i].fault);
     diagnosis.faults.back().because = causes[i];
+    if (findings[i].fault.certainty == Certainty::possible) diagnosis.faults.back().fix.clear();
     if (!causes[i] && !diagnosis.root_cause) diagnosis.root_cause = i;
   }
   // A warm-up or a dummy batch may compute what it likes: at fault is what lets it reach a request.
@@ -257,7 +263,8 @@ Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseO
   Diagnosis diagnosis;
   diagnosis.target = options.target;
   Facts facts(run);
-  Recomputer recomputer(facts, arithmetic, {options.stop, options.progress, {}});
+  Recomputer recomputer(facts, arithmetic,
+                        {.stop = options.stop, .progress = options.progress, .model = options.model});
   Survey survey = survey_of(facts, recomputer, options.recompute);
   std::vector<Finding> findings;
   for (const Detector& detector : detectors()) {
@@ -305,7 +312,8 @@ Verdict Diagnosis::verdict() const {
   if (coverage.judged == 0 && (spread.tokens == 0 || coverage.outputs <= coverage.unknown_names)) {
     return Verdict::nothing_to_judge;
   }
-  const bool whole = coverage.outputs > 0 && coverage.judged == coverage.outputs && coverage.unknown_names == 0;
+  const bool whole = coverage.outputs > 0 && coverage.judged == coverage.outputs && coverage.unknown_names == 0 &&
+                     coverage.absent == 0;
   return whole && !completeness.interrupted ? Verdict::clean : Verdict::no_fault_found;
 }
 
@@ -321,6 +329,18 @@ std::string_view name(Verdict verdict) {
       return "no-fault-found";
     case Verdict::nothing_to_judge:
       return "nothing-to-judge";
+  }
+  return {};
+}
+
+std::string_view name(Certainty certainty) {
+  switch (certainty) {
+    case Certainty::possible:
+      return "possible";
+    case Certainty::shown:
+      return "shown";
+    case Certainty::proved:
+      return "proved";
   }
   return {};
 }

@@ -11,10 +11,18 @@
 #include "core/result.h"
 #include "core/run/run_view.h"
 #include "instrument/diagnosis/evidence.h"
+#include "instrument/recompute/known_model.h"
 
 namespace nanscope {
 
 class Arithmetic;
+
+/// How certain the cause of a fault is. What nothing says more of is possible.
+enum class Certainty : std::uint8_t {
+  possible,  ///< the dumped numbers fit it, and do not exclude other causes
+  shown,     ///< they fit it, and no other cause that nanscope knows
+  proved,    ///< counted in the dumped values, or recomputed from them within a derived bound
+};
 
 /// One fault: a class of detectors.def, where it is, and the numbers that prove it.
 struct Fault {
@@ -22,8 +30,9 @@ struct Fault {
   Where where;
   std::string tensor;  ///< as the producer wrote it, or its place
   std::vector<Evidence> evidence;
-  std::string summary;                 ///< one sentence
-  std::string fix;                     ///< one sentence
+  std::string summary;  ///< one sentence
+  std::string fix;      ///< one sentence; empty where the cause is only possible
+  Certainty certainty = Certainty::possible;
   bool breaks = false;                 ///< NaN or Inf is born here or enters a request here
   std::optional<std::size_t> because;  ///< index in Diagnosis::faults of the fault that led to it; nothing: a root
   std::vector<OpId> ops;               ///< that show it, ascending, the first where it begins
@@ -91,6 +100,8 @@ struct Coverage {
   std::int64_t outputs = 0;        ///< that were dumped or recorded, without parameters
   std::int64_t judged = 0;         ///< of them
   std::int64_t unknown_names = 0;  ///< tensors that were scanned alone
+  std::int64_t absent = 0;         ///< tensors that every other step of the run has
+  std::string first_absent;        ///< the first of them; empty: there are none
   std::vector<Gap> gaps;           ///< the most frequent first
   std::string next_step;           ///< the one that would judge most of the rest; empty where none is known
 
@@ -144,15 +155,17 @@ struct Diagnosis {
 
 struct DiagnoseOptions {
   std::string target;     ///< how the report calls the run
-  bool recompute = true;  ///< do ops again from their inputs
+  bool recompute = true;  ///< recompute ops from their inputs
   std::stop_token stop = {};
-  std::function<void(std::size_t done, std::size_t total)> progress = {};  ///< ops done again
+  std::function<void(std::size_t done, std::size_t total)> progress = {};  ///< ops recomputed
+  KnownModel model = {};  ///< what is known of the run's model; empty: the diagnosis infers it from the numbers
 };
 
 /// Applies every detector to a run. Errors: it cannot be read; it was stopped.
 Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseOptions& options = {});
 
 std::string_view name(Verdict verdict);
+std::string_view name(Certainty certainty);
 std::string_view name(Checked state);
 
 /// Schema "nanscope.diagnosis/3", published as docs/diagnosis.schema.json. NaN and infinities are the strings "nan",

@@ -17,6 +17,7 @@ Json fault_json(const Fault& fault) {
   object["because"] = or_null(fault.because);
   object["evidence"] = json::of(fault.evidence);
   object["summary"] = fault.summary;
+  object["certainty"] = name(fault.certainty);
   object["fix"] = fault.fix;
   return object;
 }
@@ -84,6 +85,8 @@ Json to_json(const Diagnosis& diagnosis) {
   object["coverage"] = Json{{"outputs", coverage.outputs},
                             {"judged", coverage.judged},
                             {"unknown_names", coverage.unknown_names},
+                            {"absent", coverage.absent},
+                            {"first_absent", text_or_null(coverage.first_absent)},
                             {"gaps", std::move(gaps)},
                             {"next_step", text_or_null(coverage.next_step)}};
   object["unread"] = Json::array();

@@ -59,6 +59,19 @@ bool added_on_the_way(Survey& survey, const Op& op, const Deviation& found) {
   return 2 * (result.elements - result.explained) > bad && region_of(survey, found).content.empty();
 }
 
+/// Tables that steps were given, where the model is known.
+void judge_tables(Survey& survey) {
+  const KnownModel& model = survey.recomputer.model();
+  if (!model.tables) return;
+  for (const Step& step : survey.run().steps()) {
+    for (Recomputed& result : model.tables(survey.recomputer, step)) {
+      if (deviates(result))
+        survey.deviations.push_back({result.op, result.step, result.tensor, result, result.bad_rows, {}});
+      survey.tables.push_back(std::move(result));
+    }
+  }
+}
+
 }  // namespace
 
 const Recomputed* Deviation::explanation() const {
@@ -90,7 +103,7 @@ std::vector<const Op*> Survey::ops(OpKind kind) {
 
 Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
   settle_formats(recomputer);
-  Survey survey{facts, recomputer, {}, {}, false, {}, {}, recompute, 0, {}};
+  Survey survey{.facts = facts, .recomputer = recomputer, .recomputing = recompute};
   Births births = births_of(facts);
   survey.births = std::move(births.all);
   survey.birth_steps = std::move(births.steps);
@@ -101,7 +114,8 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
   std::vector<StepId> steps;
   for (const Step& step : facts.run.steps()) steps.push_back(step.id);
   recomputer.run(steps);
-  survey.recomputed = recomputer.results().size();
+  judge_tables(survey);
+  survey.recomputed = recomputer.results().size() + survey.tables.size();
   int tried = 0;
   int tried_in_vain = 0;  // of ops that are not understood, which may be most of a dump
   for (const Recomputed& result : recomputer.results()) {

@@ -29,14 +29,16 @@ struct Deviation {
 struct Survey {
   Facts& facts;
   Recomputer& recomputer;
-  std::vector<Birth> births;        ///< those that matter
-  std::vector<StepId> birth_steps;  ///< that were looked at for them
-  bool births_cut = false;          ///< not all that hold NaN or Inf were
-  std::vector<Cast> casts;
-  std::vector<Deviation> deviations;
-  bool recomputing = true;               ///< ops were to be done again
-  std::size_t recomputed = 0;            ///< ops
-  std::vector<TensorId> not_understood;  ///< ascending: outputs of ops that come out under no known form, in no layer
+  std::vector<Birth> births = {};        ///< those that matter
+  std::vector<StepId> birth_steps = {};  ///< that were looked at for them
+  bool births_cut = false;               ///< not all that hold NaN or Inf were
+  std::vector<Cast> casts = {};
+  std::vector<Deviation> deviations = {};
+  std::vector<Recomputed> tables = {};  ///< that steps were given, judged by KnownModel::tables
+  bool recomputing = true;              ///< ops were to be done again
+  std::size_t recomputed = 0;           ///< ops
+  std::vector<TensorId> not_understood =
+      {};  ///< ascending: outputs of ops that come out under no known form, in no layer
 
   RunView& run() { return facts.run; }
   Values& values() { return recomputer.values(); }

@@ -70,12 +70,12 @@ Status OpenDump::add_checkpoint(const std::filesystem::path& folder, std::vector
   return {};
 }
 
-/// Files leave a head out that is the embedding's table.
+/// Files leave a head out that is the embedding's table. A head of several modules has a table within (RoBERTa).
 void OpenDump::add_tied_head() {
   const DumpTensor* table = nullptr;
   for (const DumpTensor& tensor : dump_.tensors) {
     if (!of_checkpoint(tensor) || tensor.at.role != "weight") continue;
-    if (tensor.at.op == "lm_head") return;
+    if (tensor.at.op == "lm_head" || tensor.at.module.starts_with("lm_head.")) return;
     if (tensor.at.op == "embed") table = &tensor;
   }
   if (table == nullptr) return;

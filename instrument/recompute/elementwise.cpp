@@ -210,10 +210,13 @@ std::vector<OpForm> faults_embedding(Values&, const Op&, const Tensor&) {
 }
 std::int64_t cost_embedding(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out); }
 
+constexpr double kLargestPositionShift = 2;  ///< of learned positions: RoBERTa, BART and OPT begin at 2
+
 bool predict_embedding(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                        std::int64_t count, Prediction& into, std::string& why) {
   const Tensor* weight = values.run().input(op, "weight");
   const Tensor* tokens = values.run().input(op, "tokens");
+  const bool of_positions = op.name == "pos_embed";
   if (weight == nullptr || tokens == nullptr || weight->channels != out.channels || tokens->count() == 0 ||
       out.tokens % tokens->count() != 0) {
     why = weight == nullptr ? "its weight was not dumped" : "its token ids were not dumped";
@@ -231,6 +234,13 @@ bool predict_embedding(Values& values, const Op& op, const Tensor& out, const Op
     const double id = at >= 0 && at < out.tokens ? double{(*ids)[static_cast<std::size_t>(at) % ids->size()]} +
                                                        static_cast<double>(form.ids_off)
                                                  : -1;
+    // Modules of positions may be given token ids or a mask, and count by themselves: BART, OPT.
+    const RowToken token = of_positions ? values.run().token_of(out, first + row) : RowToken{};
+    const double shift = token.span != nullptr ? id - static_cast<double>(token.position) : 0;
+    if (shift < 0 || shift > kLargestPositionShift) {
+      for (std::int64_t c = 0; c < out.channels; ++c) into.bound[static_cast<std::size_t>(row * out.channels + c)] = -1;
+      continue;
+    }
     const auto embedded = id >= 0 && id < static_cast<double>(weight->tokens)
                               ? values.run().row_values(*weight, static_cast<std::int64_t>(id))
                               : nullptr;

@@ -1,4 +1,7 @@
 /// Layers whose attention a model does in a way of its own: without a rotation, or over another window.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -15,6 +18,21 @@ bool Recomputer::depends_on_layer(OpKind kind) {
          kind == OpKind::attention;
 }
 
+/// The modules of a layer up to its attention's output projection: layers that differ in them, as linear attention and
+/// softmax attention do, compute their attention in ways of their own.
+const std::string& Recomputer::attention_modules(const Op& op) {
+  std::string& names = attention_modules_[{op.step, *op.layer}];
+  if (!names.empty()) return names;
+  std::set<std::string> found;
+  for (const Op& other : facts_.run.content(op.step).ops) {
+    if (other.layer != op.layer) continue;
+    found.insert(other.name);
+    if (other.name == "o_proj") break;
+  }
+  names = fmt::format("{}", fmt::join(found, "+"));
+  return names;
+}
+
 void Recomputer::run(std::span<const StepId> steps) {
   run_once(steps);
   const std::map<std::int64_t, bool> right = layers_right();
@@ -22,7 +40,8 @@ void Recomputer::run(std::span<const StepId> steps) {
   for (const auto& [layer, comes_out] : right) {
     if (!comes_out) apart.insert(layer);
   }
-  if (apart.empty() || 2 * apart.size() > right.size() || options_.forms || options_.stop.stop_requested()) return;
+  if (apart.empty() || 2 * apart.size() > right.size() || options_.model.forms || options_.stop.stop_requested())
+    return;
   Recomputer other(facts_, values_.arithmetic(), options_);
   other.layers_apart_ = apart;
   other.run_once(steps);

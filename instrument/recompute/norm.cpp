@@ -14,7 +14,7 @@
 namespace nanscope {
 namespace {
 
-constexpr std::array kEps = {1e-5, 1e-6, 1e-12, 1e-8, 0.0};
+constexpr std::array kEps = {1e-5, 1e-6, 1e-12, 1e-7, 1.5625e-7, 1e-8, 0.0};  // DeBERTa: 1e-7, GLM: 1.5625e-7
 
 /// Channels that are normalised together: a head's where the weight has as many, else the row's.
 std::int64_t group_width(const Tensor* weight, std::int64_t channels, const OpForm& form) {
@@ -63,6 +63,17 @@ bool weights_dumped(RunView& run, const Op& op) {
   return false;
 }
 
+/// What may be added to the variance: what the model states, then what models have. Norms of queries and keys may have
+/// a number that stands in the code alone.
+std::vector<double> usual_eps(Values& values) {
+  const std::vector<double>& stated = values.recomputer().model().norm_eps;
+  std::vector<double> all(stated.begin(), stated.end());
+  for (const double eps : kEps) {
+    if (std::find(stated.begin(), stated.end(), eps) == stated.end()) all.push_back(eps);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<OpForm> forms_layer_norm(Values& values, const Op& op, const Tensor& out) {
@@ -76,15 +87,15 @@ std::vector<OpForm> forms_layer_norm(Values& values, const Op& op, const Tensor&
     for (const int kind : {kRms, kLayer, kL2}) {
       if ((biased && kind != kLayer) || (kind == kL2 && weight != nullptr)) continue;
       if (stated != nullptr && stated->norm && stated->norm->starts_with("layer") != (kind == kLayer)) continue;
-      for (const double eps : kEps) {
+      for (const double eps : usual_eps(values)) {
         OpForm form;
         form.text = kind == kRms ? "rms norm" : kind == kLayer ? "layer norm" : "l2 norm";
         form.variant = kind;
         form.number = stated != nullptr && stated->eps ? *stated->eps : eps;
         form.shift = width;
         forms.push_back(form);
-        if (kind == kRms && weight != nullptr) {
-          form.text = "rms norm times 1 + weight";
+        if (kind != kL2 && weight != nullptr) {  // Gemma's, Nemotron's
+          form.text += " times 1 + weight";
           form.scale_power = 2;
           forms.push_back(form);
         }
@@ -92,6 +103,8 @@ std::vector<OpForm> forms_layer_norm(Values& values, const Op& op, const Tensor&
       }
     }
   }
+  // A layer that has none of what its siblings have: ModernBERT's first.
+  if (weight == nullptr) forms.push_back({.text = "no norm", .variant = kNotNormed});
   if (const auto served = values.served_format(op, "weight")) {
     const std::size_t as_stored = forms.size();
     for (std::size_t i = 0; i < as_stored; ++i) {
@@ -176,7 +189,13 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
         const double b =
             offset && !offset->empty() ? loaded((*offset)[static_cast<std::size_t>(c) % offset->size()]) : 0;
         const double normed = (double{x.row(t)[c]} - s.mean) * s.root;
-        const double value = form.variant == kNotNormed ? double{x.row(t)[c]} : normed * w + b;
+        if (form.variant == kNotNormed) {  // a copy
+          into.value[at] = x.row(t)[c];
+          into.bound[at] =
+              static_cast<float>(1.01 * u * std::abs(double{x.row(t)[c]}) + double{x.off(t, c)} + least_error(kept));
+          continue;
+        }
+        const double value = normed * w + b;
         into.value[at] = static_cast<float>(value);
         const double rounding = 1.01 * u * std::abs(value) + 1.01 * inner * std::abs(normed * w) +
                                 8 * kF32 * std::abs(w) * (std::abs(normed) + 1 + std::abs(s.mean * s.root));

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct Recipe {
   /// Multiplications an element of the output costs, for the budget.
   std::int64_t (*cost)(Values& values, const Op& op, const Tensor& out);
 };
+
+/// The ways in which a model may compute an output, where its configuration is known.
+using OpForms = std::function<std::vector<OpForm>(Values& values, const Op& op, const Tensor& out)>;
 
 /// Null for kinds that cannot be done again.
 const Recipe* recipe_of(OpKind kind);

@@ -91,8 +91,8 @@ const Recomputed* Recomputer::result(TensorId tensor) const {
 }
 
 /// Ops that a model does alike: those of one name, whatever their layer. An expert is like another.
-std::string Recomputer::group_of(const Op& op, const Tensor& out) const {
-  if (options_.forms) return fmt::format("{}|{}", op.id, out.id);
+std::string Recomputer::group_of(const Op& op, const Tensor& out) {
+  if (decided(op.kind)) return fmt::format("{}|{}", op.id, out.id);
   std::string name = op.name;
   if (name.starts_with("expert")) {
     const std::size_t end = name.find('_');
@@ -101,6 +101,7 @@ std::string Recomputer::group_of(const Op& op, const Tensor& out) const {
   std::string apart = stated_apart(op);
   // What modules of other names do says nothing of these: a pooler's activation is none of an MLP.
   if (op.kind == OpKind::copy || op.kind == OpKind::activation) apart += '|' + without_numbers(out.name);
+  if (op.layer && depends_on_layer(op.kind)) apart += '|' + attention_modules(op);
   if (op.layer && depends_on_layer(op.kind) && layers_apart_.contains(*op.layer)) apart += "|of layers apart";
   return fmt::format("{}|{}|{}|{}{}", nanscope::name(op.kind), name, out.role, circumstance(op), apart);
 }
@@ -118,6 +119,7 @@ std::string_view Recomputer::circumstance(const Op& op) const {
         std::any_of(step->spans.begin(), step->spans.end(), [](const Span& span) { return span.first_token > 0; });
     return behind ? "prefill behind a prefix" : "prefill";
   }
+  if (op.kind == OpKind::layer_norm && facts_.run.input(op, "weight") == nullptr) return "no weight";
   const Tensor* x = op.kind == OpKind::copy ? facts_.run.input(op, "x") : nullptr;
   const Op* maker = x != nullptr ? facts_.run.maker(*x) : nullptr;
   return maker != nullptr && maker->kind == OpKind::embedding ? "embedding" : "";
@@ -157,7 +159,7 @@ bool Recomputer::shows_its_form(const Op& op, const Tensor& out) const {
 
 bool Recomputer::settled(const Op& op, const Tensor& out) {
   const Recipe* recipe = recipe_of(op.kind);
-  if (recipe == nullptr || recipe->determined || options_.forms) return recipe != nullptr;
+  if (recipe == nullptr || recipe->determined || decided(op.kind)) return recipe != nullptr;
   const Group& group = groups_[group_of(op, out)];
   return group.came_out > 0 || group.only_form || choosing_;
 }
@@ -167,7 +169,12 @@ const StepsOfRanks& Recomputer::ranks() {
   return *ranks_;
 }
 
+bool Recomputer::decided(OpKind kind) const {
+  return options_.model.forms && (!options_.model.decides || options_.model.decides(kind));
+}
+
 bool Recomputer::understood(const Op& op) const {
+  if (options_.model.decides && decided(op.kind)) return true;
   const auto found = first_groups_.find(op.id);
   if (found == first_groups_.end()) return false;
   const Group& group = *found->second.second;
@@ -248,7 +255,7 @@ Recomputer::Tried Recomputer::try_form(const OpForm& form, std::vector<std::pair
       continue;
     const auto judged = judge_sample(*one, *made, form, kSampleRows);
     if (!judged || judged->elements == 0) continue;
-    tried.add(judged->share());
+    tried.add(judged->share(), judged->squares);
     if (first) sample.emplace_back(id, tensor);
     if (tried.ops >= static_cast<int>(kSampleOps)) break;
   }
@@ -319,7 +326,7 @@ std::optional<Recomputer::Group> Recomputer::twin_of(const Op& op, const Tensor&
 }
 
 std::vector<OpForm> Recomputer::forms_of(const Op& op, const Tensor& out) {
-  return options_.forms ? options_.forms(values_, op, out) : recipe_of(op.kind)->forms(values_, op, out);
+  return options_.model.forms ? options_.model.forms(values_, op, out) : recipe_of(op.kind)->forms(values_, op, out);
 }
 
 void Recomputer::assume(const Op& op, const Tensor& out, const OpForm& form) {
@@ -345,7 +352,7 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
   // Forms may be read off operands that were chosen on the way, under no form of this op at all.
   if (!out.known && forget_since(before)) forms = forms_of(op, out);
   if (forms.empty()) forms.push_back({});
-  if (auto twin = options_.forms ? std::nullopt : twin_of(op, out)) {
+  if (auto twin = decided(op.kind) ? std::nullopt : twin_of(op, out)) {
     Group& own = groups_[key];
     twin->ops = std::move(own.ops);
     own = std::move(*twin);
@@ -358,11 +365,11 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
   std::vector<std::pair<OpId, TensorId>> sample;
   std::size_t best = 0;
   Tried most;
-  // The first that explains everything is as good as any: later ones are less usual.
-  for (std::size_t i = 0; i < forms.size() && !most.all(); ++i) {
+  // The first that explains everything is as good as any: later ones are less usual. Norms differ by a number.
+  for (std::size_t i = 0; i < forms.size() && (!most.all() || op.kind == OpKind::layer_norm); ++i) {
     const Tried tried = try_form(forms[i], sample, members);
     if (forms[i].only_whole && !tried.all()) continue;
-    if (i == 0 || tried.better_than(most)) best = i, most = tried;
+    if (i == 0 || tried.better_than(most) || tried.nearer_than(most)) best = i, most = tried;
   }
   const bool shown = !sample.empty();
   groups_[key].by_readers = !shown;

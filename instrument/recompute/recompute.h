@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/run/ranks.h"
+#include "instrument/recompute/known_model.h"
 #include "instrument/recompute/recipe.h"
 #include "instrument/recompute/values.h"
 
@@ -93,9 +94,7 @@ std::vector<std::int64_t> live_rows(Facts& facts, const Tensor& tensor, const st
 struct RecomputerOptions {
   std::stop_token stop;
   std::function<void(std::size_t done, std::size_t total)> progress;  ///< ops
-  /// How the model does an op, where it is known: the form of each op is chosen among these by its own numbers, not
-  /// among all forms of its kind by those of all layers. Not given: it is not known.
-  std::function<std::vector<OpForm>(Values& values, const Op& op, const Tensor& out)> forms;
+  KnownModel model;
   bool distances = false;  ///< keep how far each row is off
 };
 
@@ -141,6 +140,7 @@ class Recomputer {
   bool layer_is_apart(std::int64_t layer) const { return layers_apart_.contains(layer); }
   const std::set<std::int64_t>& layers_apart() const { return layers_apart_; }
   Values& values() { return values_; }
+  const KnownModel& model() const { return options_.model; }
   const StepsOfRanks& ranks();
   Facts& facts() { return facts_; }
 
@@ -157,9 +157,12 @@ class Recomputer {
   void run_once(std::span<const StepId> steps);
   void take(Recomputer& other);
   static bool depends_on_layer(OpKind kind);
+  /// Whether the model's configuration decides how ops of a kind are computed.
+  bool decided(OpKind kind) const;
+  const std::string& attention_modules(const Op& op);
   std::size_t off() const;
   std::map<std::int64_t, bool> layers_right() const;
-  std::string group_of(const Op& op, const Tensor& out) const;
+  std::string group_of(const Op& op, const Tensor& out);
   std::string_view circumstance(const Op& op) const;
   bool plain_linear(const Op& op) const;
   bool shows_its_form(const Op& op, const Tensor& out) const;
@@ -167,17 +170,26 @@ class Recomputer {
   void choose_form(const std::string& key, const Op& op, const Tensor& out);
   bool forget_since(std::size_t before, bool settled_too = true);
   std::optional<Group> twin_of(const Op& op, const Tensor& out);
+  /// The mean square distance of the nearer of two forms over that of the other: less is a difference that the order
+  /// in which a kernel sums does not make on the hundreds of elements of a sample.
+  static constexpr double kClearlyNearer = 0.5;
   /// What a form does for the ops that it is tried on.
   struct Tried {
     int ops = 0;
-    int came_out = 0;  ///< of them
-    double share = 0;  ///< of elements, summed over the ops
-    void add(double one) {
+    int came_out = 0;    ///< of them
+    double share = 0;    ///< of elements, summed over the ops
+    double squares = 0;  ///< of the distances in units of the bound, over all elements
+    void add(double one, double distance = 0) {
       ++ops;
       came_out += one >= 0.99 ? 1 : 0;
       share += one;
+      squares += distance;
     }
     bool all() const { return ops > 0 && share > ops - 1e-9; }
+    /// Both explain everything, and this one is nearer to the values: an eps of 1e-6 hides in the bound around 1e-5.
+    bool nearer_than(const Tried& other) const {
+      return all() && other.all() && squares < kClearlyNearer * other.squares;
+    }
     bool better_than(const Tried& other) const {
       return came_out != other.came_out ? came_out > other.came_out : share > other.share + 1e-9;
     }
@@ -201,6 +213,7 @@ class Recomputer {
   std::unordered_map<OpId, std::pair<std::string, const Group*>> first_groups_;  ///< of an op's outputs, by name
   std::vector<std::string> chosen_;  ///< groups in the order in which they were given a form; some lost it again
   std::set<StepId> grouped_;
+  std::map<std::pair<StepId, std::int64_t>, std::string> attention_modules_;  ///< by step and layer
   std::set<std::int64_t> layers_apart_;  ///< whose attention is done in a way of its own, by the model's design
   std::unordered_map<TensorId, Recomputed> judged_whole_;  ///< when forms were chosen
   std::vector<Recomputed> results_;

@@ -160,6 +160,23 @@ std::vector<OpForm> ModelForms::clamped(std::vector<OpForm> forms) const {
   return forms;
 }
 
+bool ModelForms::decides(OpKind kind) {
+  switch (kind) {
+    case OpKind::layer_norm:
+    case OpKind::rope:
+    case OpKind::attention_scores:
+    case OpKind::softmax:
+    case OpKind::attention:
+    case OpKind::embedding:
+    case OpKind::activation:
+    case OpKind::expert_mix:
+    case OpKind::route:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& out) const {
   const Recipe* recipe = recipe_of(op.kind);
   if (recipe == nullptr) return {};

@@ -18,6 +18,9 @@ class ModelForms {
   /// Of an output. Several where kernels differ in what they round on the way; that is the only thing left open.
   std::vector<OpForm> of(Values& values, const Op& op, const Tensor& out) const;
 
+  /// Whether a config.json says how ops of a kind are computed.
+  static bool decides(OpKind kind);
+
   /// Angles of the layers with a window (`local`), or of the others, for a context of so many tokens.
   std::shared_ptr<const RopeAngles> angles(bool local, std::int64_t context) const;
   /// Whether an op is of a layer with a window, and so with angles of its own where the model has some.

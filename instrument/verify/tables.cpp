@@ -99,16 +99,25 @@ std::optional<Table> table_of(RunView& run, Values& values, const Tensor& tensor
   return Table{&tensor, op, !cosine, *numbers, positions_of(step, tensor.tokens), roundoff(values.precision(tensor))};
 }
 
-}  // namespace
-
-std::vector<VerifiedOutput> check_tables(Recomputer& recomputer, const ModelForms& model, const Step& step) {
-  std::vector<VerifiedOutput> all;
-  RunView& run = recomputer.facts().run;
-  if (model.spec().model.positions > 0 || !step.placed) return all;
+std::int64_t context_of(const Step& step) {
   std::int64_t context = 0;
   for (const Span& span : step.spans) context = std::max(context, span.context);
+  return context;
+}
+
+struct JudgedTable {
+  Table table;
+  Recomputed result;
+  bool local = false;  ///< of layers with a window
+};
+
+std::vector<JudgedTable> judged_tables(Recomputer& recomputer, const ModelForms& model, const Step& step) {
+  std::vector<JudgedTable> all;
+  RunView& run = recomputer.facts().run;
+  if (model.spec().model.positions > 0 || !step.placed) return all;
+  const std::int64_t context = context_of(step);
   for (const Tensor& tensor : run.content(step.id).tensors) {
-    const auto table = table_of(run, recomputer.values(), tensor, step);
+    auto table = table_of(run, recomputer.values(), tensor, step);
     if (!table) continue;
     // Outside of layers nothing says of which kind of layers they are.
     const bool two = model.spec().model.local_rope_base > 0;
@@ -118,24 +127,39 @@ std::vector<VerifiedOutput> check_tables(Recomputer& recomputer, const ModelForm
       const Recomputed other = judge(*table, *model.angles(true, context), 0);
       if (other.share() > judged.share()) judged = other, local = true;
     }
-    if (judged.elements == 0) continue;
-    VerifiedOutput one;
-    one.tensor = tensor.id;
-    one.name = recomputer.facts().name_of(tensor);
-    one.op = table->sine ? "sin" : "cos";
-    one.kind = "rope_table";
-    one.layer = table->op->layer;
-    one.step = step.id;
-    one.pass = step.pass;
-    one.elements = judged.elements;
-    one.explained = judged.explained;
-    one.distance = std::sqrt(judged.squares / static_cast<double>(judged.elements));
-    one.worst = judged.worst;
-    one.rows = judged.rows;
-    one.bad_rows = judged.bad_rows;
-    one.off = deviates(judged);
-    if (one.off) one.explanations = explain(*table, model, local, context);
-    all.push_back(std::move(one));
+    if (judged.elements > 0) all.push_back({std::move(*table), std::move(judged), local});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Recomputed> judge_tables(Recomputer& recomputer, const ModelForms& model, const Step& step) {
+  std::vector<Recomputed> results;
+  for (const JudgedTable& one : judged_tables(recomputer, model, step)) results.push_back(one.result);
+  return results;
+}
+
+std::vector<VerifiedOutput> check_tables(Recomputer& recomputer, const ModelForms& model, const Step& step) {
+  std::vector<VerifiedOutput> all;
+  for (const JudgedTable& one : judged_tables(recomputer, model, step)) {
+    VerifiedOutput& out = all.emplace_back();
+    const Recomputed& judged = one.result;
+    out.tensor = judged.tensor;
+    out.name = recomputer.facts().name_of(*one.table.tensor);
+    out.op = one.table.sine ? "sin" : "cos";
+    out.kind = "rope_table";
+    out.layer = one.table.op->layer;
+    out.step = step.id;
+    out.pass = step.pass;
+    out.elements = judged.elements;
+    out.explained = judged.explained;
+    out.distance = std::sqrt(judged.squares / static_cast<double>(judged.elements));
+    out.worst = judged.worst;
+    out.rows = judged.rows;
+    out.bad_rows = judged.bad_rows;
+    out.off = deviates(judged);
+    if (out.off) out.explanations = explain(one.table, model, one.local, context_of(step));
   }
   return all;
 }

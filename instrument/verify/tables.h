@@ -6,7 +6,10 @@
 
 namespace nanscope {
 
-/// The cosines and sines that a pass was dumped with, against the model's at the positions of its rows.
+/// The cosines and sines of a pass, compared with the model's at the positions of its rows.
+std::vector<Recomputed> judge_tables(Recomputer& recomputer, const ModelForms& model, const Step& step);
+/// The same, with what explains those that differ. The cosines and sines that a pass was dumped with, against the
+/// model's at the positions of its rows.
 std::vector<VerifiedOutput> check_tables(Recomputer& recomputer, const ModelForms& model, const Step& step);
 
 }  // namespace nanscope

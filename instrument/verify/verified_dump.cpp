@@ -6,13 +6,16 @@
 
 namespace nanscope {
 
-std::unique_ptr<DumpRun> VerifiedDump::another_run(std::stop_token stop) const {
-  const ModelConfig& model = spec.model;
+Geometry geometry_of(const ModelSpec& spec) {
   Geometry geometry;
-  geometry.heads = model.heads;
-  geometry.kv_heads = model.kv_heads;
-  geometry.width = model.head_dim;
-  return std::make_unique<DumpRun>(dump->dump(), *dump, std::move(stop), std::move(geometry));
+  geometry.heads = spec.model.heads;
+  geometry.kv_heads = spec.model.kv_heads;
+  geometry.width = spec.model.head_dim;
+  return geometry;
+}
+
+std::unique_ptr<DumpRun> VerifiedDump::another_run(std::stop_token stop) const {
+  return std::make_unique<DumpRun>(dump->dump(), *dump, std::move(stop), geometry_of(spec));
 }
 
 Result<std::unique_ptr<VerifiedDump>> VerifiedDump::open(const VerifiedDumpOptions& options) {

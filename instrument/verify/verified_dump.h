@@ -21,6 +21,9 @@ struct VerifiedDumpOptions {
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;  ///< bytes scanned
 };
 
+/// The heads of a model, for the layouts of a dump's tensors.
+Geometry geometry_of(const ModelSpec& spec);
+
 /// A dump with its model's weights beside it, as verify() takes it.
 struct VerifiedDump {
   ModelSpec spec;

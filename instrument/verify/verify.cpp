@@ -101,7 +101,7 @@ class Verifier::Impl {
     Recomputer::Options made;
     made.stop = options_.stop;
     made.distances = options_.distances;
-    made.forms = [this](Values& values, const Op& op, const Tensor& out) { return model_.of(values, op, out); };
+    made.model.forms = [this](Values& values, const Op& op, const Tensor& out) { return model_.of(values, op, out); };
     return made;
   }
 
@@ -260,7 +260,7 @@ class Verifier::Impl {
 
   /// What is wrong between steps: slots of caches that changed unwritten, positions that jump.
   void note_state() {
-    Survey survey{facts_, recomputer_, {}, {}, false, {}, {}, false, 0, {}};
+    Survey survey{.facts = facts_, .recomputer = recomputer_, .recomputing = false};
     for (const std::string_view name : {"kv-slot-changed", "position-jump"}) {
       const Detector* detector = find_detector(name);
       if (detector == nullptr) continue;
@@ -350,11 +350,11 @@ Result<Prediction> Verifier::predict(const OutputName& output, std::int64_t firs
 HowSure certainty(const VerifiedOutput& one) {
   if (one.explanations.empty()) return HowSure::none;
   const ExplainedBy& best = one.explanations[0];
-  if (best.log10_chance > kShownByChance) return HowSure::likely;
-  if (one.explanations.size() == 1) return HowSure::sure;
+  if (best.log10_chance > kShownByChance) return HowSure::possible;
+  if (one.explanations.size() == 1) return HowSure::shown;
   const ExplainedBy& next = one.explanations[1];
   const bool apart = best.share > next.share + 0.002 || next.distance > 1.5 * best.distance + 0.1;
-  return apart ? HowSure::sure : HowSure::likely;
+  return apart ? HowSure::shown : HowSure::possible;
 }
 
 std::size_t Verification::off() const {

@@ -31,9 +31,9 @@ struct ExplainedBy {
 };
 
 enum class HowSure : std::uint8_t {
-  none,    ///< nothing that is known explains it
-  likely,  ///< others explain it as well
-  sure,
+  none,      ///< nothing that is known explains it
+  possible,  ///< others explain it as well, or chance may
+  shown,     ///< no other explanation comes near
 };
 
 /// What was checked: an output of an op, a table of cosines and sines, a weight.

@@ -137,7 +137,8 @@ std::vector<Line> lines_of_fault(const scenarios::Analysis& analysis, const RunC
   if (!context.missed.empty()) lines.push_back({"Expected  ", first_missed(context.missed, terminal)});
   lines.push_back({"Place     ", paint(terminal, Ink::cyan, place_words(fault, terminal))});
   lines.push_back({"Cause     ", printable(fault.summary, terminal)});
-  lines.push_back({"Fix       ", printable(fault.fix, terminal)});
+  if (fault.certainty == Certainty::possible) lines.push_back({"Certainty ", certainty_text(fault)});
+  if (!fault.fix.empty()) lines.push_back({"Fix       ", printable(fault.fix, terminal)});
   return lines;
 }
 
@@ -203,7 +204,7 @@ Answer answer(const WhyPath& path, const Fault* fault, const Terminal& terminal)
     const std::string lead = fault != nullptr ? fault->fault_class + ": " : "";
     lines.push_back({"Cause     ", printable(lead + cause, terminal)});
   }
-  if (fault != nullptr) lines.push_back({"Fix       ", printable(fault->fix, terminal)});
+  if (fault != nullptr && !fault->fix.empty()) lines.push_back({"Fix       ", printable(fault->fix, terminal)});
   return laid_out(std::move(lines), terminal);
 }
 

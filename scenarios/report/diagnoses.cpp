@@ -116,8 +116,8 @@ Json result_of(const Diagnosed& one, std::size_t index) {
   Json result{{"ruleId", fault.fault_class},
               // A consequence goes when its cause goes.
               {"level", fault.because ? "warning" : "error"},
-              {"message",
-               Json{{"text", fmt::format("{} {}. {}", fault_text(fault), reason_text(diagnosis, index), fault.fix)}}},
+              {"message", Json{{"text", fmt::format("{} {} ({}). {}", fault_text(fault), reason_text(diagnosis, index),
+                                                    name(fault.certainty), fault.fix)}}},
               {"locations", Json::array({std::move(location)})},
               {"partialFingerprints", Json{{"nanscope/1", fmt::format("{}:{}", fault.fault_class, fault.tensor)}}}};
   if (accepted(one, index)) result["suppressions"] = Json::array({Json{{"kind", "external"}, {"status", "accepted"}}});

@@ -48,7 +48,9 @@ std::string cause_text(const Diagnosis& diagnosis, const Terminal& terminal) {
   std::string block = paragraph("Cause     ", fault_line(cause, terminal), terminal);
   block += paragraph(kMargin, printable(cause.summary, terminal), terminal);
   if (!cause.evidence.empty()) block += paragraph(kMargin, evidence_text(cause.evidence, terminal), terminal);
-  return block + paragraph("Fix       ", printable(cause.fix, terminal), terminal);
+  block += paragraph("Certainty ", certainty_text(cause), terminal);
+  if (!cause.fix.empty()) block += paragraph("Fix       ", printable(cause.fix, terminal), terminal);
+  return block;
 }
 
 /// Consequences, or with `roots` what is independent of the root cause.
@@ -124,6 +126,18 @@ std::string checks_markdown(const Diagnosis& diagnosis) {
 
 }  // namespace
 
+std::string certainty_text(const Fault& fault) {
+  switch (fault.certainty) {
+    case Certainty::possible:
+      return "possible: the values fit it and do not exclude other causes";
+    case Certainty::shown:
+      return "shown: the values fit it and no other cause that nanscope knows";
+    case Certainty::proved:
+      return "proved: counted in the values, or recomputed from them within the bound of rounding";
+  }
+  return {};
+}
+
 Ink verdict_ink(const Diagnosis& diagnosis) {
   switch (diagnosis.verdict()) {
     case Verdict::clean:
@@ -152,6 +166,10 @@ std::string coverage_text(const Diagnosis& diagnosis) {
   }
   if (coverage.unknown_names > 0)
     text += fmt::format("; {} with unknown names", counted(coverage.unknown_names, "tensor"));
+  if (coverage.absent > 0) {
+    text += fmt::format("; {} absent that every other step has: {}", counted(coverage.absent, "tensor"),
+                        coverage.first_absent);
+  }
   return text;
 }
 
@@ -245,6 +263,7 @@ std::string details_text(const Diagnosis& diagnosis, bool cause_too, const Termi
     const Fault& cause = diagnosis.faults.at(*diagnosis.root_cause);
     if (cause_too) block += paragraph("Cause     ", printable(cause.summary, terminal), terminal);
     if (!cause.evidence.empty()) block += paragraph("Evidence  ", evidence_text(cause.evidence, terminal), terminal);
+    if (cause.certainty != Certainty::possible) block += paragraph("Certainty ", certainty_text(cause), terminal);
   }
   if (!diagnosis.faults.empty()) block += consequences_text(diagnosis, terminal);
   return block + coverage_block(diagnosis, terminal);
@@ -319,8 +338,9 @@ std::string diagnosis_markdown(const Diagnosis& diagnosis) {
     text += fmt::format("**Reached:** {}\n\n", markdown_cell(progress_text(diagnosis.completeness)));
   if (diagnosis.root_cause) {
     const Fault& cause = diagnosis.faults.at(*diagnosis.root_cause);
-    text += fmt::format("**{}** {}: {}\n\n**Fix:** {}\n\n", cause.fault_class, markdown_cell(place_of(cause)),
-                        markdown_cell(cause.summary), markdown_cell(cause.fix));
+    text += fmt::format("**{}** {}: {}\n\n**Certainty:** {}\n\n", cause.fault_class, markdown_cell(place_of(cause)),
+                        markdown_cell(cause.summary), certainty_text(cause));
+    if (!cause.fix.empty()) text += fmt::format("**Fix:** {}\n\n", markdown_cell(cause.fix));
     text += "| evidence | |\n|---|---|\n";
     for (const Evidence& item : cause.evidence)
       text += fmt::format("| {} | {} |\n", markdown_cell(item.name), markdown_cell(to_string(item.value)));

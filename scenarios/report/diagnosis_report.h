@@ -44,4 +44,7 @@ std::string place_of(const Event& event);
 /// A cell of a Markdown table: no pipe may end it, no markup may start in it.
 std::string markdown_cell(std::string_view text);
 
+/// How certain the cause of a fault is, and what that means.
+std::string certainty_text(const Fault& fault);
+
 }  // namespace nanscope::report

@@ -92,7 +92,8 @@ std::string cause_html(const Diagnosis& diagnosis) {
   if (diagnosis.root_cause) {
     const Fault& fault = diagnosis.faults.at(*diagnosis.root_cause);
     html += item_html("Cause", safe(fault.summary) + "<br>" + place_html(place_of(fault)));
-    html += item_html("Fix", safe(fault.fix));
+    html += item_html("Certainty", certainty_text(fault));
+    if (!fault.fix.empty()) html += item_html("Fix", safe(fault.fix));
   }
   html += item_html("Then", others_html(diagnosis, false)) + item_html("Also", others_html(diagnosis, true));
   if (!diagnosis.faults.empty()) {

@@ -7,12 +7,27 @@
 
 namespace nanscope::report {
 
+namespace {
+
+constexpr double kLeastChance = -300;  ///< ExplainedBy::log10_chance where none was computed
+
+/// "explains 100 % of 576 elements, by chance 1e-58"
+std::string explains_text(const VerifiedOutput& one) {
+  const ExplainedBy& best = one.explanations.front();
+  std::string text = fmt::format("explains {:.4g} % of {}", 100 * best.share, counted(one.elements, "element"));
+  if (best.log10_chance > kLeastChance && best.log10_chance < 0)
+    text += fmt::format(", by chance 1e{:.0f}", best.log10_chance);
+  return text;
+}
+
+}  // namespace
+
 std::string_view certainty_word(HowSure certainty) {
   switch (certainty) {
-    case HowSure::sure:
-      return "sure";
-    case HowSure::likely:
-      return "likely";
+    case HowSure::shown:
+      return "shown";
+    case HowSure::possible:
+      return "possible";
     case HowSure::none:
       break;
   }
@@ -57,13 +72,13 @@ std::string verified_because(const VerifiedOutput& one) {
   switch (certainty(one)) {
     case HowSure::none:
       return "nothing that is known explains it";
-    case HowSure::likely:
-      return fmt::format("likely: {} (explains {:.4g} %){}", one.explanations[0].text, 100 * one.explanations[0].share,
+    case HowSure::possible:
+      return fmt::format("possible: {} ({}){}", one.explanations[0].text, explains_text(one),
                          one.explanations.size() > 1 ? "; so would " + one.explanations[1].text : "");
-    case HowSure::sure:
+    case HowSure::shown:
       break;
   }
-  return fmt::format("sure: {} (explains {:.4g} %)", one.explanations[0].text, 100 * one.explanations[0].share);
+  return fmt::format("shown: {} ({})", one.explanations[0].text, explains_text(one));
 }
 
 }  // namespace nanscope::report

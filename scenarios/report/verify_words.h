@@ -8,7 +8,7 @@
 /// are made harmless by whoever writes them.
 namespace nanscope::report {
 
-/// "sure", "likely", "none"
+/// "shown", "possible", "none"
 std::string_view certainty_word(HowSure certainty);
 /// "softmax of layer 0, step 1"
 /// Whether it is a weight that holds NaN or Inf in the checkpoint.
@@ -16,7 +16,7 @@ bool bad_weight(const VerifiedOutput& one);
 std::string verified_place(const VerifiedOutput& one);
 /// "224 of 576 elements are off by up to 2.636e+04 times what rounding allows (0.0023 instead of 0.0036 at [9,17])"
 std::string verified_off(const VerifiedOutput& one);
-/// "sure: the cap of the scores left out (explains 100 %)"
+/// "shown: the cap of the scores left out (explains 100 % of 576 elements)"
 std::string verified_because(const VerifiedOutput& one);
 
 }  // namespace nanscope::report

@@ -2,16 +2,20 @@
 """Diagnoses healthy dumps of the architectures of transformers, and says which are accused.
 
     tests/real/architectures.py FOLDER [--nanscope COMMAND] [--only NAME,...] [--dtypes bf16,f32] [--plain-hooks] [--table]
+                                [--plant]
 
 Needs torch and transformers (tried with 2.15 and 5.24), so that no other test runs it. Each architecture is made small
 with random weights of unit gain, run on a CPU (a prompt of 24 tokens and two decode steps; encoders: three padded
-sequences), captured by nanscope_capture or by plain forward hooks, and diagnosed. A healthy model must not be accused.
-Prints a line a dump with its verdict and the share of outputs that could be judged. Exit code 1: one was accused, or
-fewer than 60 could be made."""
+sequences), captured by nanscope_capture or by plain forward hooks, and diagnosed without and with its checkpoint. A healthy model
+must not be accused. With --plant, one fault is planted in a module of each, and the diagnosis with the checkpoint must
+name that module. Prints a line a dump with its verdict and the share of outputs that could be judged. Exit code 1: a
+healthy one was accused or fewer than 60 could be made; a planted fault was called something that it is not, or fewer
+than 28 of 30 were found."""
 import argparse
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -165,11 +169,106 @@ class Hooks:
             handle.remove()
 
 
-def diagnose(command, dump):
-    done = subprocess.run([command, "diagnose", str(dump), "--format", "json"], capture_output=True, text=True, check=False)
+def poison_weight(module):
+    module.weight.data[5 % module.weight.shape[0], ...] = float("nan")
+
+
+def changing(change):
+    def plant(module):
+        def hook(_module, _given, made):
+            first = made[0] if isinstance(made, tuple) else made
+            first = change(first.clone())
+            return (first, *made[1:]) if isinstance(made, tuple) else first
+        module.register_forward_hook(hook)
+    return plant
+
+
+def in_row(value):
+    def change(made):
+        made[..., min(5, made.shape[-2] - 1), :] = value
+        return made
+    return changing(change)
+
+
+def zero_tail(made):
+    made[..., made.shape[-1] // 2:] = 0
+    return made
+
+
+def one_row_larger(made):
+    made[..., min(5, made.shape[-2] - 1), :] *= 1.25
+    return made
+
+
+# Name, the modules that it is planted in, what plants it, and the classes that are right for it.
+NORM, PRODUCT = r"(norm|ln|LayerNorm)[^.]*$", r"(proj|dense|fc\d?|wi|wo|c_fc|query_key_value|up|down|h_to_4h|in_layer|Wi|Wo)[^.]*$"
+NOT_FINITE = {"invalid-op", "weight-corruption"}
+FAULTS = [
+    ("NaN in a weight", PRODUCT, poison_weight, NOT_FINITE),
+    ("a row of NaN", PRODUCT, in_row(float("nan")), NOT_FINITE),
+    ("a row of Inf in a norm", NORM, in_row(float("inf")), NOT_FINITE),
+    ("a product times 3", PRODUCT, changing(lambda made: made * 3), {"wrong-result"}),
+    ("a product negated", PRODUCT, changing(lambda made: -made), {"wrong-result"}),
+    ("zeros in the upper half of the channels", PRODUCT, changing(zero_tail), {"wrong-result"}),
+    ("a row of a product larger by a quarter", PRODUCT, changing(one_row_larger), {"wrong-result"}),
+    ("a norm larger by 5 %", NORM, changing(lambda made: made * 1.05), {"wrong-result"}),
+    ("halves of the channels swapped", PRODUCT, changing(lambda made: torch.roll(made, made.shape[-1] // 2, -1)), {"wrong-result"}),
+    ("a norm's row of zeros", NORM, in_row(0.0), {"wrong-result"}),
+]
+
+
+def plant(model, name):
+    """One fault in one module of the second layer; the architecture's name chooses both."""
+    drawn = zlib.crc32(("plant " + name).encode())
+    title, wanted, change, classes = FAULTS[drawn % len(FAULTS)]
+    at = [(path, module) for path, module in model.named_modules()
+          if re.search(wanted, path, re.IGNORECASE) and re.search(r"\.1\.", path) and getattr(module, "weight", None) is not None]
+    if not at:
+        raise ValueError("no module for the fault")
+    path, module = at[drawn // len(FAULTS) % len(at)]
+    change(module)
+    return title, path, classes
+
+
+def is_at(path, found):
+    """Whether the root cause is at the module: at a tensor of it, or at the output of a container that ends with it."""
+    place = (found.get("root_cause") or {}).get("tensor", "")
+    container = place.split("/", 1)[-1].removesuffix(".output")
+    return path in place or path.startswith(container + ".")
+
+
+def diagnose(command, dump, *more):
+    done = subprocess.run([command, "diagnose", str(dump), *map(str, more), "--format", "json"], capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1, 3):
         return {"verdict": "error", "faults": [], "coverage": {"outputs": 0, "judged": 0}, "text": done.stderr.strip()}
     return json.loads(done.stdout)
+
+
+def planted(arguments, name, dtype, place, change):
+    """Prints what was found of the fault, and returns whether it was found and whether it was called what it is not."""
+    title, path, classes = change
+    found = diagnose(arguments.nanscope, place / "dump", "--model", place / "checkpoint")
+    root = found.get("root_cause") or {}
+    right, wrong = is_at(path, found), bool(root) and root["class"] not in classes
+    print(f"{name} {dtype}: {title} in {path}: {'found' if right else 'MISSED'}{', CALLED ' if wrong else ', '}{root.get('class', found['verdict'])}"
+          + ("" if right else f" at {root.get('tensor', '-')}"), flush=True)
+    return right, wrong
+
+
+def healthy(arguments, name, dtype, place):
+    """Prints the verdicts without and with the checkpoint, and returns whether one of them accuses the model."""
+    accused = False
+    for title, more in (("", ()), (", with its checkpoint", ("--model", place / "checkpoint"))):
+        found = diagnose(arguments.nanscope, place / "dump", *more)
+        coverage = found["coverage"]
+        share = 100 * coverage["judged"] / max(1, coverage["outputs"])
+        bad = found["verdict"] in ("fault", "damaged", "error")
+        accused = accused or bad
+        cause = found["faults"][0]["summary"][:160] if found["faults"] else found.get("text", "")
+        line = (f"| {name} | {dtype}{title} | {found['verdict']} | {share:.0f} % of {coverage['outputs']} |" if arguments.table else
+                f"{name} {dtype}{title}: {found['verdict']}, {share:.0f} % of {coverage['outputs']} outputs judged")
+        print(line + (f" {cause}" if bad else ""), flush=True)
+    return accused
 
 
 def main():
@@ -180,18 +279,21 @@ def main():
     parser.add_argument("--dtypes", default="bf16,f32")
     parser.add_argument("--plain-hooks", action="store_true", help="capture by plain forward hooks")
     parser.add_argument("--table", action="store_true", help="print lines of a table in Markdown")
+    parser.add_argument("--plant", action="store_true", help="plant a fault in each of the first 30")
+    parser.add_argument("--keep", action="store_true", help="keep the dumps and checkpoints")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     every = CAUSAL | ENCODERS | PAIRS
-    names = arguments.only.split(",") if arguments.only else list(every)
+    names = arguments.only.split(",") if arguments.only else list(every)[:: len(every) // 30][:30] if arguments.plant else list(every)
     dtypes = {"bf16": torch.bfloat16, "f32": torch.float32, "f16": torch.float16}
-    made, accused, left_out = set(), [], []
+    made, bad, missed, left_out, dumps = set(), [], [], [], 0
     for name in names:
         for dtype in arguments.dtypes.split(","):
             place = arguments.folder / name / dtype
             shutil.rmtree(place, ignore_errors=True)
             try:
                 model = make(name, every[name], dtypes[dtype], place / "checkpoint")
+                change = plant(model, name) if arguments.plant else None
                 way = Hooks if arguments.plain_hooks else nanscope_capture.attach
                 with way(model, str(place / "dump")):
                     run(model, name)
@@ -199,19 +301,21 @@ def main():
                 left_out.append(name)
                 print(f"{name} {dtype}: not made ({type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''})", flush=True)
                 continue
-            found = diagnose(arguments.nanscope, place / "dump")
             made.add(name)
-            coverage = found["coverage"]
-            share = 100 * coverage["judged"] / max(1, coverage["outputs"])
-            if found["verdict"] in ("fault", "damaged", "error"):
-                accused.append(f"{name} {dtype}")
-            cause = found["faults"][0]["summary"][:160] if found["faults"] else found.get("text", "")
-            line = (f"| {name} | {dtype} | {found['verdict']} | {share:.0f} % of {coverage['outputs']} |" if arguments.table else
-                    f"{name} {dtype}: {found['verdict']}, {share:.0f} % of {coverage['outputs']} outputs judged")
-            print(line + (f" {cause}" if cause else ""), flush=True)
-            shutil.rmtree(place)
-    print(f"{len(made)} architectures made, {len(set(left_out))} not; {len(accused)} dumps accused{': ' + ', '.join(accused) if accused else ''}")
-    return 1 if accused or (not arguments.only and len(made) < FEWEST) else 0
+            dumps += 1
+            if change:
+                right, wrong = planted(arguments, name, dtype, place, change)
+                missed += [] if right else [f"{name} {dtype}"]
+                bad += [f"{name} {dtype}"] if wrong else []
+            elif healthy(arguments, name, dtype, place):
+                bad.append(f"{name} {dtype}")
+            if not arguments.keep:
+                shutil.rmtree(place)
+    print(f"{len(made)} architectures made, {len(set(left_out))} not; "
+          + (f"{dumps - len(missed)} of {dumps} planted faults found, missed: {', '.join(missed) or 'none'}; {len(bad)} called what they are not: "
+             if arguments.plant else f"{len(bad)} accused: ") + (", ".join(bad) or "none"))
+    few = not arguments.only and not arguments.plant and len(made) < FEWEST
+    return 1 if bad or few or len(missed) * 30 > 2 * dumps else 0
 
 
 if __name__ == "__main__":

@@ -69,6 +69,12 @@ def fused(source, target):
         file.write(struct.pack("<Q", len(text)) + text + b"".join(bytes_ for _, _, bytes_ in tensors.values()))
 
 
+def diagnose(dump, *more):
+    run = subprocess.run([NANSCOPE, "diagnose", dump, "--format", "json", *more], stdin=subprocess.DEVNULL, capture_output=True,
+                         text=True, timeout=120, check=False)
+    return run.returncode, json.loads(run.stdout) if run.stdout else {}, run.stderr
+
+
 def answer(name, *more):
     run = golden(name, "--json", *more)
     return run.returncode, json.loads(run.stdout)
@@ -94,7 +100,7 @@ class Verdicts(unittest.TestCase):
                 first = said["first"]
                 self.assertIn(first["op"], expected["ops"])
                 self.assertIn(first["explanations"][0]["alternative"], expected["alternatives"])
-                self.assertEqual(first["certainty"], "sure")
+                self.assertEqual(first["certainty"], "shown")
                 if expected["layer"] is not None:
                     self.assertEqual(first["layer"], expected["layer"])
 
@@ -140,7 +146,7 @@ class Verdicts(unittest.TestCase):
         text = golden("fault-softcap-left-out", "--brief").stdout
         self.assertEqual([line.split()[0] for line in text.splitlines() if not line.startswith(" ")],
                          ["Verdict", "First", "Because", "Also", "Rests"])
-        self.assertIn("sure: the cap of the scores left out", " ".join(text.split()))
+        self.assertIn("shown: the cap of the scores left out", " ".join(text.split()))
         self.assertIn("Free run", golden("fault-softcap-left-out").stdout)
 
     def test_nan_where_the_model_has_a_number(self):
@@ -343,6 +349,56 @@ class BadInput(Files):
         self.refused(model, "--brief", dump, "--brief", "--json")
         self.refused(model, "no/such", dump, "--junit", self.path("no/such/file.xml"))
         self.refused(model, "no/such", dump, "--resume", self.path("no/such/state"))
+
+
+class DiagnoseWithItsModel(unittest.TestCase):
+    def test_golden_dumps(self):
+        for name in sorted(os.listdir(GOLDEN)):
+            with self.subTest(name):
+                expected = expected_of(name)
+                dump = os.path.join(GOLDEN, name, "dump")
+                code, said, _ = diagnose(dump, "--model", model_of(name))
+                coverage = said["coverage"]["judged"] / said["coverage"]["outputs"]
+                self.assertGreater(coverage, 0.94)
+                self.assertGreater(coverage, diagnose(dump)[1]["coverage"]["judged"] / said["coverage"]["outputs"])
+                if expected["healthy"]:
+                    self.assertEqual((code, said["faults"]), (0, []))
+                    self.assertEqual(said["verdict"], "clean" if coverage == 1 else "no-fault-found")
+                    continue
+                self.assertEqual((code, said["root_cause"]["class"], said["root_cause"]["certainty"]), (1, "wrong-result", "proved"))
+                if expected["layer"] is not None:
+                    self.assertEqual(said["root_cause"]["layer"], expected["layer"])
+
+    def test_a_family_that_is_not_known_gives_its_weights_alone(self):
+        name = "healthy-phi3-f16"
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "model")
+            shutil.copytree(model_of(name), model)
+            with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+                config = json.load(file)
+            config["model_type"] = "strange"
+            with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
+                json.dump(config, file)
+            code, said, _ = diagnose(os.path.join(GOLDEN, name, "dump"), "--model", model)
+        self.assertEqual(code, 0)
+        self.assertTrue([note for note in said["notes"] if "how its ops are computed is inferred" in note["text"]])
+        self.assertGreater(said["coverage"]["judged"], 100)
+
+    def test_what_is_no_model_is_refused(self):
+        dump = os.path.join(GOLDEN, "healthy-phi3-f16", "dump")
+        for folder in ("/nowhere", dump):
+            run = subprocess.run([NANSCOPE, "diagnose", dump, "--model", folder], capture_output=True, text=True, check=False)
+            self.assertEqual((run.returncode, run.stdout, run.stderr.count("\n")), (2, "", 1), run.stderr)
+            self.assertIn(folder, run.stderr)
+
+    def test_a_recording_has_its_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = os.path.join(folder, "run.nanscope")
+            subprocess.run([NANSCOPE, "run", "kv-scale-lock", "-o", made], capture_output=True, check=True)
+            run = subprocess.run([NANSCOPE, "diagnose", made, "--model", model_of("healthy-phi3-f16")], capture_output=True,
+                                 text=True, check=False)
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
+        self.assertIn("--model is for dumps", run.stderr)
 
 
 if __name__ == "__main__":

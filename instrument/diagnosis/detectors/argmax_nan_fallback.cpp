@@ -69,7 +69,8 @@ std::optional<Finding> finding_of(Survey& survey, const Op& op, const Tensor* ch
   if (fallen.rows.empty()) return std::nullopt;
   Finding finding = finding_at(survey, logits, fallen.rows);
   finding.fault.ops = {op.id};
-  finding.certainty = kUnlikely + 1;
+  finding.rank = Rank::answer;
+  finding.fault.certainty = Certainty::proved;
   finding.fault.evidence = {{"rows", static_cast<std::int64_t>(fallen.rows.size())}};
   if (fallen.token >= 0) finding.fault.evidence.push_back({"token", fallen.token});
   for (std::size_t i = 0; i < survey.births.size(); ++i) {

@@ -15,7 +15,8 @@ Findings detect_batch_without_targets(Survey& survey) {
     const auto* form = op.kind == OpKind::cross_entropy_gradient ? op.get<LossAttributes>() : nullptr;
     if (form == nullptr || form->targets.value_or(1) != 0) continue;
     Finding finding = finding_at(survey, i);
-    finding.certainty = kProved;
+    finding.rank = Rank::recomputed;
+    finding.fault.certainty = Certainty::proved;
     finding.fault.evidence = {{"targets", std::int64_t{0}}, {"rows", static_cast<std::int64_t>(birth.rows.size())}};
     finding.fault.summary =
         fmt::format("no token of the batch is a target: the mean of the loss is 0 / 0, and {} NaN",
@@ -28,7 +29,7 @@ Findings detect_batch_without_targets(Survey& survey) {
   merge_alike(out.found);
   const std::size_t losses = survey.ops(OpKind::cross_entropy_gradient).size();
   if (losses == 0) {
-    out.excluded("no loss was differentiated");
+    out.not_in_dump("no gradient of a loss was recorded or dumped");
   } else {
     exclude(out, survey, fmt::format("every one of {} with NaN or Inf has targets", counted(losses, "batch")));
   }

@@ -115,7 +115,8 @@ Findings detect_delayed_scale_stale(Survey& survey) {
                             {"weights_grew", growth}};
   if (!newer.empty()) finding.fault.evidence.push_back({"newer_weight", newer});
   add_cast_evidence(finding, *first);
-  finding.certainty = kProved;
+  finding.rank = Rank::recomputed;
+  finding.fault.certainty = Certainty::proved;
   finding.fault.summary = fmt::format(
       "the scale {:.4g} of {} follows largest values of at most {:.4g} ({}), and they are {:.4g} now: headroom "
       "{:.3g}{}",

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,13 +12,11 @@
 /// that there is none. docs/adding-a-detector.md shows how to add one.
 namespace nanscope {
 
-/// How sure a detector is that what it explains is of its class. Of several that explain the same, the surest is right.
-enum Certainty : int {
-  kFallback = 10,  ///< something is wrong, and nothing says what
-  kUnlikely = 30,  ///< fits, where nothing fits better
-  kLikely = 50,    ///< a rule of thumb
-  kShown = 70,     ///< numbers of the dump show it
-  kProved = 90,    ///< done again from the dumped numbers, nothing else gives them
+/// Which of several findings explains a symptom: ranks.def has the order, and the reason for each.
+enum class Rank : std::uint8_t {
+#define NANSCOPE_RANK(rank, why) rank,
+#include "instrument/diagnosis/detectors/ranks.def"
+#undef NANSCOPE_RANK
 };
 
 /// What a fault explains: a birth, a cast or a deviation of the survey, by its index.
@@ -33,7 +32,7 @@ struct Finding {
   TensorId shows_in = 0;           ///< what is first bad, where that is not the tensor of the fault
   std::vector<std::int64_t> rows;  ///< of the tensor; empty: all
   std::vector<Symptom> explains;   ///< empty: a fault beside all others
-  int certainty = kShown;
+  Rank rank = Rank::counted;
   bool stays = false;  ///< told though something surer explains the same
 };
 

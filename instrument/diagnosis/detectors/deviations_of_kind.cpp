@@ -23,6 +23,7 @@ Finding finding_at(Survey& survey, const Deviation& deviation, std::size_t index
   if (const Recomputed* best = deviation.explanation()) {
     finding.fault.evidence.push_back({"explained_by", best->form.text});
     finding.fault.evidence.push_back({"share_explained", best->share()});
+    finding.fault.evidence.push_back({"log10_chance", best->log10_chance});
     double next = 0;
     std::string text;
     for (const Recomputed& other : deviation.alternatives) {

@@ -106,7 +106,8 @@ void look_at_births(Survey& survey, Findings& out) {
     if (factors.largest <= kLargest && bad.inf == 0) continue;
     Finding finding = finding_at(survey, i);
     const bool proved = factors.largest > kLargest && !factors.summed;
-    finding.certainty = proved ? kProved : op.kind == OpKind::softmax ? kFallback : kLikely;
+    finding.rank = proved ? Rank::recomputed : op.kind == OpKind::softmax ? Rank::unexplained : Rank::resemblance;
+    if (proved || birth.inputs_known) finding.fault.certainty = proved ? Certainty::proved : Certainty::shown;
     describe(finding, factors, static_cast<std::int64_t>(birth.rows.size()),
              bad.nan > 0 ? "became Inf and then NaN" : "became Inf");
     if (factors.largest <= kLargest) {
@@ -139,7 +140,8 @@ void look_at_norms(Survey& survey, Findings& out) {
     }
     if (zero.empty()) continue;
     Finding finding = finding_at(survey, tensor, zero);
-    finding.certainty = kProved + 1;
+    finding.rank = Rank::left_the_range;
+    finding.fault.certainty = Certainty::proved;
     finding.explains = {{Symptom::Kind::deviation, i}};
     describe(finding, {squares_of(survey, op, tensor, zero.front()), "the sum of squares"},
              static_cast<std::int64_t>(zero.size()), "a row divided by its root is zero");
@@ -177,7 +179,8 @@ void look_at_clamps(Survey& survey, Findings& out) {
       const Factors factors = factors_of(survey, *op, tensor, rows);
       if (factors.largest <= kLargest || factors.of != "the result") continue;
       Finding finding = finding_at(survey, tensor, rows);
-      finding.certainty = kProved + 1;
+      finding.rank = Rank::left_the_range;
+      finding.fault.certainty = Certainty::proved;
       describe(finding, factors, static_cast<std::int64_t>(rows.size()), fmt::format("a clamp left {:g} of it", level));
       finding.fault.evidence.push_back({"plateau", level});
       for (std::size_t i = 0; i < survey.deviations.size(); ++i) {

@@ -139,7 +139,8 @@ class Reads {
 
   /// Once a request: what it reads later follows.
   void add(Finding finding) {
-    finding.certainty = kShown;
+    finding.rank = Rank::counted;
+    finding.fault.certainty = Certainty::shown;
     const std::int64_t request = finding.fault.where.request.value_or(0);
     if (!told_.insert(request).second) {
       for (Finding& known : found_) {

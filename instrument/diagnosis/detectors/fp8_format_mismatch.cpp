@@ -33,7 +33,8 @@ Findings detect_fp8_format_mismatch(Survey& survey) {
     if (best == nullptr || best->form.about != About::format || !best->form.as) continue;
     const Recomputed* rival = deviation.rival();
     Finding finding = finding_at(survey, deviation, i);
-    finding.certainty = rival != nullptr && rival->form.about != About::format ? kShown : kProved;
+    finding.rank = rival != nullptr && rival->form.about != About::format ? Rank::counted : Rank::recomputed;
+    finding.fault.certainty = rival == nullptr ? Certainty::proved : Certainty::possible;
     for (std::size_t b = 0; b < survey.births.size(); ++b) {
       if (survey.births[b].tensor != deviation.tensor) continue;
       finding.explains.push_back({Symptom::Kind::birth, b});

@@ -19,7 +19,8 @@ Findings detect_fp8_nonsaturating_overflow(Survey& survey) {
     const Tensor& codes = *survey.run().tensor(cast.codes);
     Finding finding = finding_at(survey, codes, survey.run().bad_rows(codes));
     finding.fault.breaks = true;
-    finding.certainty = !cast.has_source() ? kLikely : cast.reach > 1 ? kProved + 5 : kShown;
+    finding.rank = !cast.has_source() ? Rank::resemblance : cast.reach > 1 ? Rank::bits_changed : Rank::counted;
+    finding.fault.certainty = cast.has_source() ? Certainty::proved : Certainty::possible;
     finding.explains.push_back({Symptom::Kind::cast, c});
     for (std::size_t i = 0; i < survey.births.size(); ++i) {
       if (survey.births[i].tensor == cast.codes) finding.explains.push_back({Symptom::Kind::birth, i});

@@ -145,7 +145,8 @@ bool in_frames(Survey& survey, const std::vector<Leak>& leaks) {
 
 Finding finding_of(Survey& survey, const Leak& leak) {
   Finding finding = finding_at(survey, *leak.tensor, leak.rows);
-  finding.certainty = kProved;
+  finding.rank = Rank::recomputed;
+  finding.fault.certainty = Certainty::proved;
   const std::int64_t own = survey.run().token_of(*leak.tensor, leak.row).position;
   finding.fault.evidence = {{"rows", static_cast<std::int64_t>(leak.rows.size())},
                             {"wrong_rows", ranges_text(leak.rows)},
@@ -227,7 +228,8 @@ void look_at_deviations(Survey& survey, Findings& out) {
     if (best == nullptr || best->form.about != About::mask) continue;
     if (best->form.shift < 0) continue;  // a token that does not see itself
     Finding finding = finding_at(survey, deviation, i, region_of(survey, deviation));
-    finding.certainty = kShown;
+    finding.rank = Rank::counted;
+    finding.fault.certainty = Certainty::shown;
     finding.fault.summary =
         fmt::format("{} comes out of its inputs only with {}: {:.3g} % of the elements that are off otherwise",
                     finding.fault.tensor, best->form.text, 100 * best->share());
@@ -298,7 +300,8 @@ class Twins {
                      std::int64_t first_changed) {
     Finding finding = finding_at(survey_, y, rows);
     const std::string name = finding.fault.tensor;
-    finding.certainty = kProved + 3;
+    finding.rank = Rank::runs_differ;
+    finding.fault.certainty = Certainty::proved;
     finding.fault.ops = {op.id};
     finding.fault.evidence = {{"rows", static_cast<std::int64_t>(rows.size())},
                               {"first_row", rows.front()},

@@ -92,7 +92,8 @@ Findings detect_invalid_op(Survey& survey) {
     const Birth& birth = survey.births[i];
     const Op& op = survey.op(birth);
     Finding finding = finding_at(survey, i);
-    finding.certainty = kFallback;
+    finding.rank = Rank::unexplained;
+    finding.fault.certainty = birth.inputs_known ? Certainty::proved : Certainty::possible;
     finding.fault.evidence = evidence_of(survey.tensor(birth), birth);
     finding.fault.summary = summary_of(survey, op, birth, finding.fault.tensor);
     finding.fault.fix = fix_of(survey, op, birth);

@@ -72,7 +72,8 @@ Findings detect_kv_scale_locked(Survey& survey) {
   if (first == nullptr) return out;
   add_cast_evidence(finding, *first);
   // The ledger of a recording says when a scale was set.
-  finding.certainty = locked(*first) ? kProved + 6 : kShown;
+  finding.rank = locked(*first) ? Rank::set_before : Rank::counted;
+  finding.fault.certainty = locked(*first) ? Certainty::proved : Certainty::shown;
   const Where& at = finding.fault.where;
   finding.fault.summary = fmt::format(
       "the {} scale of layer {} was set where the largest value was {:.4g} ({}) and clips here, where it is {:.4g}: "

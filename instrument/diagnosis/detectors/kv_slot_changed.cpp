@@ -111,7 +111,8 @@ Findings detect_kv_slot_changed(Survey& survey) {
       const std::vector<std::int64_t> rows = slots.changed(pools[i - 1], pools[i], compared);
       if (rows.empty()) continue;
       Finding finding = finding_at(survey, *pools[i].tensor, rows);
-      finding.certainty = kProved + 5;
+      finding.rank = Rank::bits_changed;
+      finding.fault.certainty = Certainty::proved;
       finding.fault.ops = {pools[i].op->id};
       finding.fault.evidence = {{"slots", static_cast<std::int64_t>(rows.size())},
                                 {"rows", ranges_text(rows)},

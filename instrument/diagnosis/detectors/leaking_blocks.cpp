@@ -226,7 +226,8 @@ Finding of_padding(const BlockLeak& leak, const std::string& what, Finding findi
 
 Finding finding_of_blocks(Survey& survey, const BlockLeak& leak) {
   Finding finding = finding_at(survey, *leak.scales, {leak.block});
-  finding.certainty = kProved;
+  finding.rank = Rank::recomputed;
+  finding.fault.certainty = Certainty::proved;
   const std::vector<std::int64_t> tokens(leak.tokens.begin(), leak.tokens.end());
   const std::string what = leak.operand == "v" ? "values" : "keys";
   finding.fault.where.channels = Range{leak.channel, leak.channel};

@@ -44,7 +44,8 @@ Findings detect_loss_scale_overflow(Survey& survey) {
     const std::optional<double> scale = loss_scale_of(survey, birth.step);
     if (!scale || !(*scale > 1) || tensor.health.pos_inf + tensor.health.neg_inf == 0) continue;
     Finding finding = finding_at(survey, i);
-    finding.certainty = kShown;
+    finding.rank = Rank::counted;
+    finding.fault.certainty = Certainty::shown;
     finding.fault.evidence = {{"loss_scale", *scale},
                               {"rows", static_cast<std::int64_t>(birth.rows.size())},
                               {"largest_finite", kLargestHalf}};

@@ -157,7 +157,8 @@ Findings detect_nan_laundered(Survey& survey) {
   for (const StepId step : survey.birth_steps) {
     for (const NanRows::Washed& washed : NanRows(survey, step).washed()) {
       Finding finding = finding_at(survey, *washed.out, washed.rows);
-      finding.certainty = kUnlikely;
+      finding.rank = Rank::deviation;
+      finding.fault.certainty = Certainty::proved;
       finding.fault.ops = {washed.op->id};
       finding.stays = true;  // that it was hidden is a fact of its own, whatever made the NaN
       finding.fault.evidence = {{"rows", static_cast<std::int64_t>(washed.rows.size())},
@@ -181,7 +182,7 @@ Findings detect_nan_laundered(Survey& survey) {
         finding.explains.push_back({Symptom::Kind::deviation, i});
         // A clamp shows in what it cut off beside the NaN that it hid.
         const bool cut = std::abs(survey.deviations[i].result.worst.actual) == double{washed.out->health.absmax};
-        if (cut) finding.certainty = kLikely;
+        if (cut) finding.rank = Rank::resemblance;
       }
       out.found.push_back(std::move(finding));
     }

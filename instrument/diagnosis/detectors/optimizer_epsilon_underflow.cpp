@@ -36,7 +36,8 @@ Findings detect_optimizer_epsilon_underflow(Survey& survey) {
     const std::int64_t zeros = second != nullptr ? static_cast<std::int64_t>(second->health.zero) : 0;
     const Tensor& weight = survey.tensor(birth);
     Finding finding = finding_at(survey, i);
-    finding.certainty = kProved;
+    finding.rank = Rank::recomputed;
+    finding.fault.certainty = Certainty::proved;
     finding.fault.evidence = {{"eps", *form.eps},
                               {"state", std::string(name(*state))},
                               {"zeros", zeros},
@@ -62,7 +63,7 @@ Findings detect_optimizer_epsilon_underflow(Survey& survey) {
     out.found.erase(out.found.begin() + 1, out.found.end());
   }
   if (steps.empty()) {
-    out.excluded("no optimizer ran");
+    out.not_in_dump("no step of an optimizer was recorded or dumped");
   } else {
     exclude(out, survey,
             fmt::format("no eps of {} of AdamW is 0 in the format of its state where a weight is born NaN or Inf",

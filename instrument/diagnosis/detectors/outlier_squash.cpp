@@ -81,7 +81,8 @@ Findings detect_outlier_squash(Survey& survey) {
   out.excluded(fmt::format("the largest share of values that a cast made zero is {:.3g} %, of {}", 100 * most,
                            counted(survey.casts.size(), "cast")));
   if (first == nullptr) return out;
-  finding.certainty = first->has_source() ? kShown : kLikely;
+  finding.rank = first->has_source() ? Rank::counted : Rank::resemblance;
+  finding.fault.certainty = first->has_source() ? Certainty::shown : Certainty::possible;
   add_cast_evidence(finding, *first);
   if (first->has_source()) {
     finding.fault.evidence.insert(finding.fault.evidence.end(), {{"lost", first->lost},

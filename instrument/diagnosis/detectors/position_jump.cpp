@@ -78,10 +78,12 @@ Findings detect_position_jump(Survey& survey) {
                          known->second.first->kind == StepKind::prefill && step.spans.size() == 1;
       if (one && past->front() > 0 && *first != past->front()) {
         out.found.push_back(finding_of(survey, *of, span, *first, past->front(), survey.facts.name_of(*past_of)));
-        out.found.back().certainty = kProved;
+        out.found.back().rank = Rank::recomputed;
+        out.found.back().fault.certainty = Certainty::proved;
       } else if (chunk && *first > known->second.second) {
         out.found.push_back(finding_of(survey, *of, span, *first, known->second.second, "the chunk before it"));
-        out.found.back().certainty = kShown;
+        out.found.back().rank = Rank::counted;
+        out.found.back().fault.certainty = Certainty::shown;
       }
       stands[{span.request, step.rank}] = {&step, *first + span.rows};
     }

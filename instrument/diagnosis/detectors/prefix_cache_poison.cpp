@@ -24,7 +24,8 @@ Findings detect_prefix_cache_poison(Survey& survey) {
     if (count == 0) continue;
     Finding finding = finding_at(survey, i);
     // Slots of the context that nobody is known to have written were filled by a request that was not dumped.
-    finding.certainty = writers.empty() ? kShown : kShown + 5;
+    finding.rank = writers.empty() ? Rank::counted : Rank::writer_named;
+    finding.fault.certainty = Certainty::shown;
     const Tensor& read = *survey.run().tensor(birth.read);
     finding.fault.evidence = {
         {"keys", count}, {"read", survey.facts.name_of(read)}, {"rows", static_cast<std::int64_t>(birth.rows.size())}};

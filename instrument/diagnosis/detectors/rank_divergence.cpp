@@ -293,7 +293,8 @@ Finding finding_of(Survey& survey, std::span<const Pair> pairs, const Pair& pair
   const Tensor& wrong = culprit(survey, pairs, pair);
   const Tensor& other = &wrong == pair.a ? *pair.b : *pair.a;
   Finding finding = finding_at(survey, wrong, pair.rows);
-  finding.certainty = kProved + 2;
+  finding.rank = Rank::ranks_differ;
+  finding.fault.certainty = Certainty::shown;
   finding.fault.where.rank = rank_of(survey.run(), wrong.step);
   finding.fault.evidence = {{"rows", static_cast<std::int64_t>(pair.rows.size())},
                             {"first_row", pair.rows.front()},

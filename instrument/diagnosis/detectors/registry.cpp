@@ -72,7 +72,7 @@ void merge_alike(std::vector<Finding>& found, bool by_role) {
   for (Finding& one : found) {
     const auto same = std::find_if(merged.begin(), merged.end(), [&](const Finding& other) {
       return other.fault.where.op == one.fault.where.op && other.fault.where.layer == one.fault.where.layer &&
-             other.fault.where.rank == one.fault.where.rank && other.certainty == one.certainty &&
+             other.fault.where.rank == one.fault.where.rank && other.rank == one.rank &&
              (!by_role || other.fault.where.role == one.fault.where.role);
     });
     if (same == merged.end()) {

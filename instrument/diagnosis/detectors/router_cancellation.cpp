@@ -36,7 +36,8 @@ Findings detect_router_cancellation(Survey& survey) {
     if (op.kind != OpKind::route || birth.rows.empty() || !birth.bad_parameters.empty()) continue;
     const auto sum = sum_before(survey, op, survey.tensor(birth), birth.rows.front());
     Finding finding = finding_at(survey, i);
-    finding.certainty = sum ? kShown : kLikely;
+    finding.rank = sum ? Rank::counted : Rank::resemblance;
+    finding.fault.certainty = sum ? Certainty::shown : Certainty::possible;
     finding.fault.evidence = {{"rows", static_cast<std::int64_t>(birth.rows.size())}};
     if (sum) finding.fault.evidence.push_back({"sum", *sum});
     finding.fault.summary = fmt::format(

@@ -62,7 +62,8 @@ void look_at_inputs(Survey& survey, Findings& out) {
     const auto clipped = clipped_input(survey, *op);
     if (!clipped) continue;
     Finding finding = finding_at(survey, *clipped->x, clipped->rows);
-    finding.certainty = kShown;
+    finding.rank = Rank::counted;
+    finding.fault.certainty = Certainty::shown;
     finding.fault.ops = {op->id};
     finding.fault.evidence = {{"clipped", clipped->clipped},
                               {"elements", clipped->x->count()},
@@ -110,7 +111,8 @@ Findings detect_saturation(Survey& survey) {
                            100 * largest_share, counted(survey.casts.size(), "cast")));
   if (first == nullptr) return out;
   add_cast_evidence(finding, *first);
-  finding.certainty = kLikely;
+  finding.rank = Rank::resemblance;
+  if (first->has_source() && first->clipped > 0) finding.fault.certainty = Certainty::proved;
   finding.fault.summary =
       first->has_source() && first->clipped > 0
           ? fmt::format(

@@ -140,7 +140,8 @@ Finding finding_of(Survey& survey, const Op& user, const Tensor& scale, std::str
   finding.fault.where = survey.facts.where(user);
   finding.fault.where.role = role;
   finding.fault.ops = {user.id};
-  finding.certainty = kProved;
+  finding.rank = Rank::recomputed;
+  finding.fault.certainty = Certainty::proved;
   finding.fault.evidence = {{"scale", invalid.value}, {"elements", invalid.count}};
   if (invalid.row >= 0) finding.fault.evidence.push_back({"row", invalid.row});
   finding.fault.summary =
@@ -212,7 +213,8 @@ void look_at_ledger(Survey& survey, Findings& out, std::int64_t& looked_at) {
     ++entries;
     if (!first) {
       first = finding_at(survey, *survey.run().tensor(cast.codes));
-      first->certainty = kProved;
+      first->rank = Rank::recomputed;
+      first->fault.certainty = Certainty::proved;
       first->fault.evidence = {{"scale", cast.ledger->scale}, {"target", cast.target}};
       first->fault.summary = fmt::format("the {} scale of layer {} is {}{}", cast.target, cast.layer.value_or(-1),
                                          complaint, whose_scale(survey, cast));
@@ -257,7 +259,8 @@ void look_at_blocks(Survey& survey, Findings& out, std::int64_t& looked_at) {
     const std::int64_t channel = bad - values->begin();
     if (bad == values->end()) continue;
     Finding finding = finding_at(survey, i);
-    finding.certainty = kProved;
+    finding.rank = Rank::recomputed;
+    finding.fault.certainty = Certainty::proved;
     finding.fault.where.channels = Range{channel, channel};
     const WhyPath path = walk(survey.facts, {scales.id, birth.rows.front(), channel});
     finding.fault.summary = "the scale of a block is NaN";
@@ -332,7 +335,8 @@ void look_at_schemes(Survey& survey, Findings& out, std::int64_t& looked_at) {
     ++stores;
     if (!first) {
       first = finding_at(survey, *scale->scales, {scale->row});
-      first->certainty = kProved;
+      first->rank = Rank::recomputed;
+      first->fault.certainty = Certainty::proved;
       first->fault.breaks = true;
       first->fault.evidence = {{"scale", scale->value}, {"target", scale->letter}};
       first->fault.summary = fmt::format(

@@ -13,7 +13,8 @@ Findings detect_scale_misapplied(Survey& survey) {
     if (best == nullptr || best->form.about != About::scale) continue;
     const Recomputed* rival = deviation.rival();
     Finding finding = finding_at(survey, deviation, i);
-    finding.certainty = rival != nullptr && rival->form.about != About::scale ? kShown : kProved;
+    finding.rank = rival != nullptr && rival->form.about != About::scale ? Rank::counted : Rank::recomputed;
+    finding.fault.certainty = rival == nullptr ? Certainty::proved : Certainty::possible;
     finding.fault.summary =
         fmt::format("{} comes out of its inputs only with {}: {:.3g} % of the elements that are off otherwise{}",
                     finding.fault.tensor, best->form.text, 100 * best->share(),

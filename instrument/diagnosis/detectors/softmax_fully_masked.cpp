@@ -156,7 +156,8 @@ void look_at_finite(Survey& survey, const Op& op, Findings& out, std::int64_t& u
     return;
   }
   Finding finding = finding_at(survey, *probs, found.rows);
-  finding.certainty = kShown;
+  finding.rank = Rank::counted;
+  finding.fault.certainty = Certainty::shown;
   describe(finding, found, false);
   for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
     if (survey.deviations[i].tensor == probs->id) finding.explains.push_back({Symptom::Kind::deviation, i});
@@ -186,7 +187,8 @@ Findings detect_softmax_fully_masked(Survey& survey) {
     const Emptied found = emptied(survey, op, survey.tensor(birth), birth.rows);
     if (found.rows.empty()) continue;
     Finding finding = finding_at(survey, i);
-    finding.certainty = kShown;
+    finding.rank = Rank::counted;
+    finding.fault.certainty = Certainty::proved;
     if (op.kind == OpKind::token_softmax) {
       describe_tokens(finding, found);
     } else {

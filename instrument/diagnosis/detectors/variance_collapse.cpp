@@ -58,7 +58,8 @@ void describe(Survey& survey, Finding& finding, const Op& op, const RowStatistic
               std::string_view became) {
   const double u = sums_roundoff(survey.run().input(op, "x"));
   const auto* stated = op.get<NormAttributes>();
-  finding.certainty = kShown;
+  finding.rank = Rank::counted;
+  finding.fault.certainty = Certainty::shown;
   finding.fault.evidence = {{"mean", row.mean},
                             {"variance", row.variance},
                             {"lost_by_rounding", u * row.mean * row.mean},

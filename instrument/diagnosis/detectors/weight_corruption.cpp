@@ -83,7 +83,8 @@ void look_for_bad(Survey& survey, Findings& out, std::set<std::string>& told) {
       Finding finding = finding_of(survey, op, input.role, survey.facts.parameter_name(input));
       finding.tensor = input.tensor;
       finding.fault.breaks = true;
-      finding.certainty = kProved;
+      finding.rank = Rank::recomputed;
+      finding.fault.certainty = Certainty::proved;
       finding.explains = {{Symptom::Kind::birth, i}};
       finding.fault.evidence = {{"nan", static_cast<std::int64_t>(health->nan)},
                                 {"inf", static_cast<std::int64_t>(health->pos_inf + health->neg_inf)},
@@ -127,7 +128,8 @@ void look_for_bad_channels(Survey& survey, Findings& out) {
                                   [&](std::int64_t row) { return bad_channels(survey.run(), made, row) == first; });
     if (!same) continue;
     Finding finding = finding_at(survey, i);
-    finding.certainty = kShown + 5;
+    finding.rank = Rank::writer_named;
+    finding.fault.certainty = Certainty::shown;
     finding.fault.where.channels = Range{first->front(), first->back()};
     finding.fault.evidence = {{"channels", ranges_text(*first)},
                               {"rows", made.tokens},
@@ -152,7 +154,8 @@ void look_at_unseen(Survey& survey, const Used& used, Findings& out, std::set<st
     return;
   Finding finding = finding_of(survey, *used.op, used.role, name);
   finding.tensor = used.weight->id;
-  finding.certainty = kProved;
+  finding.rank = Rank::recomputed;
+  finding.fault.certainty = Certainty::proved;
   finding.fault.evidence = {{"nan", static_cast<std::int64_t>(health.nan)},
                             {"inf", static_cast<std::int64_t>(health.pos_inf + health.neg_inf)},
                             {"elements", static_cast<std::int64_t>(health.count)},
@@ -184,7 +187,7 @@ void look_for_outlier(Survey& survey, const Used& used, Findings& out) {
   if (largest < kOutlier * median) return;
   Finding finding = finding_of(survey, *used.op, used.role, survey.facts.name_of(*used.weight));
   finding.tensor = used.weight->id;
-  finding.certainty = kShown + 10;
+  finding.rank = Rank::element_named;
   finding.fault.evidence = {{"largest", largest}, {"median", median}, {"ratio", largest / median}, {"at", at}};
   finding.fault.summary = fmt::format(
       "{} holds {:.4g} at [{},{}] where the median magnitude is {:.4g}: {:.3g} times as much, as a flipped bit of the "
@@ -307,7 +310,8 @@ void look_at_rows(Survey& survey, Findings& out) {
     const Tensor* output = lone || format ? harmed(survey, weight, lone ? rms_of_rest(weight.health) : peers) : nullptr;
     if (output == nullptr) continue;
     Finding finding = finding_at(survey, *output);
-    finding.certainty = kProved;
+    finding.rank = Rank::recomputed;
+    finding.fault.certainty = Certainty::shown;
     finding.fault.fix = "load the weight again and compare its hash with the checkpoint's";
     finding.fault.evidence = {{"weight", weight.name}, {"largest", double{weight.health.absmax}}};
     if (lone) {
@@ -409,7 +413,8 @@ void look_for_zeros(Survey& survey, const std::vector<Used>& weights, Findings& 
       const Used& used = weights[i];
       Finding finding = finding_of(survey, *used.op, used.role, survey.facts.name_of(*used.weight));
       finding.tensor = used.weight->id;
-      finding.certainty = kShown;
+      finding.rank = Rank::counted;
+      finding.fault.certainty = Certainty::shown;
       finding.fault.where.channels = Range{zero.first_channel, zero.first_channel + zero.channels - 1};
       finding.fault.evidence = {{"zero_rows", static_cast<std::int64_t>(zero.rows.size())},
                                 {"first_row", zero.rows.front()},

@@ -26,18 +26,21 @@ Findings detect_wrong_result(Survey& survey) {
     const Recomputed* best = deviation.explanation();
     const Region region = region_of(survey, deviation);
     Finding finding = finding_at(survey, deviation, i, region);
-    finding.certainty = kUnlikely;
+    finding.rank = Rank::deviation;
+    finding.fault.certainty = Certainty::proved;
     const Recomputed* rival = deviation.rival();
+    const bool table = survey.run().op(deviation.op)->kind == OpKind::parameter;
     finding.fault.summary = fmt::format(
-        "{} is not what its inputs give: {} of {} elements are off ({}), by up to {:.3g} times what rounding "
-        "allows{}{}{}",
-        finding.fault.tensor, deviation.result.elements - deviation.result.explained, deviation.result.elements,
+        "{} is not what {}: {} of {} elements are off ({}), by up to {:.3g} times what rounding allows{}{}{}",
+        finding.fault.tensor, table ? "the model's config.json gives" : "its inputs give",
+        deviation.result.elements - deviation.result.explained, deviation.result.elements,
         region.shape.empty() ? std::string("here and there") : region.shape, deviation.result.worst.ratio,
         best != nullptr ? fmt::format("; {} explains {:.3g} % of them", best->form.text, 100 * best->share()) : "",
         rival != nullptr ? fmt::format(", {} as many", rival->form.text) : "",
         region.content.empty() ? "" : fmt::format("; it holds {}", region.content));
-    finding.fault.fix = best != nullptr ? "compare the kernel with a reference for this case: " + best->form.text
-                                        : "run the op again with a reference kernel on the dumped inputs";
+    finding.fault.fix = table             ? "compare the server's rotary settings with the model's config.json"
+                        : best != nullptr ? "compare the kernel with a reference for this case: " + best->form.text
+                                          : "run the op again with a reference kernel on the dumped inputs";
     out.found.push_back(std::move(finding));
   }
   exclude_deviations(out, survey, "nothing could be recomputed: dump inputs, outputs and weights of the same ops");

@@ -39,11 +39,12 @@ std::vector<NamedTensor> named(const std::vector<GivenTensor>& given) {
   return tensors;
 }
 
-std::unique_ptr<Run> open(const std::filesystem::path& path, bool follow_links) {
+std::unique_ptr<Run> open(const std::filesystem::path& path, bool follow_links, const std::filesystem::path& model) {
   const std::stop_source stop;
   OpenRunOptions options;
   options.stop = stop.get_token();
   options.follow_links = follow_links;
+  options.model = model;
   auto run = run_interruptibly(stop, [&] {
     throw_if(scenarios::check_target(path.string(), scenarios::Takes::runs));
     return value_of(OpenRun::open(path, options));
@@ -207,7 +208,7 @@ void bind_analysis(py::module_& module) {
 void bind_run(py::module_& module) {
   bind_analysis(module);
   py::class_<Run>(module, "Run")
-      .def_static("open", &open, py::arg("path"), py::arg("follow_links"))
+      .def_static("open", &open, py::arg("path"), py::arg("follow_links"), py::arg("model"))
       .def_static("of_tensors", &of_tensors, py::arg("target"), py::arg("tensors"))
       .def("close", &Run::close)
       .def_property_readonly("closed", &Run::closed)

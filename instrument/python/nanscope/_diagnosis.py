@@ -29,7 +29,8 @@ class Fault:
     because: Optional[int]  #: index in Diagnosis.faults of the fault that led to it; None: a root
     evidence: Mapping[str, EvidenceValue]
     summary: str
-    fix: str
+    certainty: str  #: of the cause: "proved", "shown" or "possible"
+    fix: str  #: empty where the cause is only possible
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +124,8 @@ class Coverage:
     outputs: int
     judged: int
     unknown_names: int
+    absent: int  #: tensors that every other step of the dump has
+    first_absent: Optional[str]
     gaps: tuple[Gap, ...]  #: the most frequent first
     next_step: Optional[str]  #: the one that would judge most of the rest
 

@@ -338,12 +338,19 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-def open(target: Target, *, follow_links: bool = False, name: str = "tensors") -> Run:
+def open(
+    target: Target,
+    *,
+    follow_links: bool = False,
+    name: str = "tensors",
+    model: Optional[Union[str, "os.PathLike[str]"]] = None,
+) -> Run:
     """Opens a recording, a dump, or a dict of names and arrays or tensors as a dump.
 
     The names of a dict are those of a file of tensors: "model.layers.0.mlp.output", with "step_00000/" before it
     where there are several passes. Arrays are read where they lie, see scan(); nobody may write to them while the run is
     open. `name` is how messages call them. `follow_links`: read files out of a dump's folder that links in it lead to.
+    `model`: the folder of a dump's checkpoint, whose weights and config.json are used.
 
     Error: it cannot be read, with the reason in one line. UnreadWarning: part of it cannot."""
     if isinstance(target, Mapping):
@@ -356,18 +363,23 @@ def open(target: Target, *, follow_links: bool = False, name: str = "tensors") -
             given.append((key, one.dtype, one.shape, one.bytes))
         return Run(_nanscope.Run.of_tensors(name, given), name)
     path = os.fspath(target)
-    return Run(_nanscope.Run.open(path, follow_links), path)
+    return Run(_nanscope.Run.open(path, follow_links, "" if model is None else os.fspath(model)), path)
 
 
 def diagnose(
-    target: Union[Target, Run], *, recompute: bool = True, follow_links: bool = False, name: str = "tensors"
+    target: Union[Target, Run],
+    *,
+    recompute: bool = True,
+    follow_links: bool = False,
+    name: str = "tensors",
+    model: Optional[Union[str, "os.PathLike[str]"]] = None,
 ) -> Diagnosis:
     """What is wrong, where, why, and what to do: of a recording, a dump, an open run, or a dict of names and arrays or
-    tensors, see open(). `recompute`: do ops again from their inputs, without which wrong results that are finite stay
-    unseen.
+    tensors, see open(). `recompute`: recompute ops from their inputs, without which wrong results that are finite stay
+    unseen. `model`: as of open(); an open run has its own.
 
     Error and UnreadWarning: as of open()."""
     if isinstance(target, Run):
         return target.diagnose(recompute=recompute)
-    with open(target, follow_links=follow_links, name=name) as run:
+    with open(target, follow_links=follow_links, name=name, model=model) as run:
         return run.diagnose(recompute=recompute)

@@ -183,7 +183,7 @@ TEST_F(CheckedDump, ShowsWhereAServedRunLeftItsModel) {
   EXPECT_EQ(list.chosen, 0U);
   EXPECT_EQ(list.rows[0].place, "layer 0 softmax.probs, step 1");
   EXPECT_EQ(list.rows[0].beyond, "224 of 576");
-  EXPECT_THAT(list.rows[0].because, HasSubstr("sure: the cap of the scores left out"));
+  EXPECT_THAT(list.rows[0].because, HasSubstr("shown: the cap of the scores left out"));
   EXPECT_FALSE(list.rows[0].unexplained);
   list = make_verify_list(errors_, {VerifyFilter::all, true}, {});
   EXPECT_EQ(list.rows.size(), 150U);

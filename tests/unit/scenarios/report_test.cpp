@@ -97,6 +97,7 @@ scenarios::Analysis small_analysis() {
   fault.evidence = {{"headroom", 0.48}, {"clipped", std::int64_t{3072}}};
   fault.summary = "The scale clips.";
   fault.fix = "Set kv.format=bf16.";
+  fault.certainty = Certainty::proved;
   Fault born = fault;
   born.fault_class = "variance-collapse";
   born.breaks = true;

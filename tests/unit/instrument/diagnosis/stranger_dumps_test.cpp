@@ -274,8 +274,9 @@ Matrix rotated(const Matrix& x, const Angles& by) {
   return made;
 }
 
-/// Queries, keys and scores of four layers. Layer `unrotated` rotates nothing, layer `other` has scores of no way.
-Diagnosis rotations(std::int64_t unrotated, std::int64_t other) {
+/// Queries, keys and scores of four layers. Layer `unrotated` rotates nothing, layer `other` has scores of no way,
+/// layer `gated` has a module that no other layer has.
+Diagnosis rotations(std::int64_t unrotated, std::int64_t other, std::int64_t gated = -1) {
   MemoryDump dump;
   const Angles by = angles();
   dump.add("positions", "i64", {1, kRows}, {0, 1, 2, 3, 4, 5});
@@ -293,6 +294,7 @@ Diagnosis rotations(std::int64_t unrotated, std::int64_t other) {
     dump.add(at + "q_proj.output", "f32", {1, kRows, kWidth}, q);
     dump.add(at + "k_proj.output", "f32", {1, kRows, kWidth}, k);
     dump.add(at + "scores", "f32", {1, 1, kRows, kRows}, scores);
+    if (layer == gated) dump.add(at + "output_gate.output", "f32", {1, kRows, 4}, random(400, kRows * 4));
   }
   return diagnosed(dump);
 }
@@ -307,6 +309,8 @@ TEST(LayersApart, MayNotRotateAndAreNoted) {
   EXPECT_THAT(apart.notes[0].text, ::testing::HasSubstr("attention of layer 3 comes out in another way"));
 }
 
+/// Layers of other modules compute attention in a way of their own, as those of linear attention do.
+TEST(LayersApart, OfOtherModulesAreNotCompared) { EXPECT_THAT(classes(rotations(-1, 3, 3)), ElementsAre()); }
 TEST(LayersApart, ThatComeOutInNoWayAreAccused) { EXPECT_THAT(classes(rotations(-1, 3)), Contains("wrong-result")); }
 
 /// A product without its weight: `bad` says which elements are NaN.
@@ -369,6 +373,35 @@ TEST(Masks, HideByTheWeakestNumberInUse) {
   EXPECT_TRUE(hidden_by_mask(-INFINITY));
   EXPECT_FALSE(hidden_by_mask(-400));
   EXPECT_FALSE(hidden_by_mask(NAN));
+}
+
+/// A router whose module gives two real outputs of one shape: the scores that its experts are weighed by, and its
+/// logits.
+Diagnosis router_of_two(std::int64_t wrong) {
+  MemoryDump dump;
+  constexpr std::int64_t kExperts = 4;
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + ".feed_forward.router.";
+    const auto seed = static_cast<std::uint32_t>(500 + 3 * layer);
+    const Matrix x = random(seed, kRows * kWidth);
+    const Matrix weight = random(seed + 1, kExperts * kWidth);
+    Matrix logits = product(x, weight, kRows);
+    Matrix scores = logits;
+    for (double& one : scores) one = one > 0 ? 1 / (1 + std::exp(-one)) : 0;
+    if (layer == wrong) logits[3] += 1;
+    dump.add(at + "input", "f32", {kRows, kWidth}, x);
+    dump.add(at + "weight", "f32", {kExperts, kWidth}, weight);
+    dump.add(at + "output", "f32", {kRows, kExperts}, scores);
+    dump.add(at + "output.1", "f32", {kRows, kExperts}, logits);
+  }
+  return diagnosed(dump);
+}
+
+TEST(Router, MayGiveItsScoresBeforeItsLogits) {
+  EXPECT_THAT(classes(router_of_two(-1)), ElementsAre());
+  const Diagnosis wrong = router_of_two(1);
+  ASSERT_THAT(classes(wrong), ElementsAre("wrong-result"));
+  EXPECT_EQ(wrong.faults[0].tensor, "model.layers.1.feed_forward.router.output.1");
 }
 
 }  // namespace

@@ -71,6 +71,35 @@ TEST(RecomputeEmbedding, IsTheTokensRow) {
   expect_seen([](const Change& change) { return embedding(1, change); }, 1, 3);
 }
 
+/// A module of learned positions that was given ids: 2 more than the positions, or `other` ones.
+Case positions(bool other) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId table = g.parameter("pos_embed.weight", 12, kWidth, noise(1));
+  const auto id = [=](std::int64_t token) { return other ? 9 - token : token + 2; };
+  const TensorId tokens = g.op("tokens", OpKind::parameter, {},
+                               {.role = "tokens",
+                                .channels = 1,
+                                .fill = [=](auto token, auto) { return static_cast<float>(id(token)); },
+                                .format = Format::i32});
+  out.right = Numbers(4, kWidth);
+  for (std::int64_t token = 0; token < 4; ++token) {
+    for (std::int64_t c = 0; c < kWidth; ++c) out.right.at(token, c) = double{g.at(table, token + 2, c)};
+  }
+  out.out = g.op("pos_embed", OpKind::embedding, {{"weight", table}, {"tokens", tokens}},
+                 {.channels = kWidth, .fill = fill_of(out.right)});
+  return out;
+}
+
+TEST(RecomputeEmbedding, OfPositionsIsJudgedWhereItWasGivenThem) {
+  expect_right(positions(false), "the token's row", 4);
+  const Case ids = positions(true);
+  Again again(*ids.graph);
+  EXPECT_EQ(again.result(ids.out), nullptr);
+  EXPECT_EQ(again.why_not(ids.out), kNothingRecomputed);
+}
+
 /// Positions that no dumped module gave may lie between the embedding and the first layer; between layers lies nothing.
 TEST(RecomputeCopy, WhatTheFirstLayerIsGivenMayBeMoreThanTheEmbedding) {
   DumpGraph g;

@@ -89,6 +89,42 @@ TEST(RecomputeNorm, TheEpsIsTheOneThatTheNumbersShow) {
   EXPECT_EQ(again.result(small.out)->form.number, 1e-5);
 }
 
+/// At this size the rows fit 1e-5 within the bound of rounding too.
+TEST(RecomputeNorm, OfTwoEpsThatFitTheNearerIsTaken) {
+  const Case large = made({.eps = 1e-6, .size = 6}, unchanged);
+  Again again(*large.graph);
+  EXPECT_EQ(again.result(large.out)->form.number, 1e-6);
+}
+
+TEST(RecomputeNorm, OfLayerNormWithAWeightThatIsOneMore) {
+  expect_right(made({.norm = "layer", .plus = 1}, unchanged), "layer norm times 1 + weight");
+}
+
+/// `change` is of the output of a layer that has no weight where others have one.
+Case without_a_weight(const Change& change) {
+  Case out = made({}, unchanged);
+  DumpGraph& g = *out.graph;
+  g.layer = 3;
+  const TensorId x = g.op("x", OpKind::dumped, {}, {.channels = kWidth, .fill = noise(70)});
+  // Weights of the layer were dumped, and the norm has none.
+  const TensorId weight = g.parameter("q_proj.weight", 8, kWidth, noise(71));
+  g.op("q_proj", OpKind::gemm, {{"x", x}, {"weight", weight}}, {.channels = 8, .fill = noise(72)});
+  out.right = stored_numbers(g, x, 4, kWidth);
+  Numbers stored = out.right;
+  change(stored);
+  out.out = g.op("attn_norm", OpKind::layer_norm, {{"x", x}}, {.channels = kWidth, .fill = fill_of(stored)});
+  return out;
+}
+
+TEST(RecomputeNorm, ALayerWithoutAWeightMayHaveNoNorm) {
+  expect_right(without_a_weight(unchanged), "no norm", 4);
+  const Case other = without_a_weight([](Numbers& numbers) {
+    for (double& one : numbers.v) one = one * one;
+  });
+  Again again(*other.graph);
+  EXPECT_FALSE(again.understood(other.out));
+}
+
 TEST(RecomputeNorm, SeesAnElementThatIsOff) {
   expect_seen([](const Change& change) { return made({}, change); }, 1, 5);
   expect_seen([](const Change& change) { return made({.heads = 2}, change); }, 3, 17);

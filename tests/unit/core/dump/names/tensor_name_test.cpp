@@ -84,6 +84,10 @@ TEST(TensorName, KnowsWhatFamiliesAdd) {
       // Qwen3-Next: gated delta rule
       {"model.layers.2.linear_attn.in_proj_qkvz.output", "gdn_qkv_proj", "qkv", 2, Port::output},
       {"model.layers.2.linear_attn.in_proj_ba.output", "gdn_gate_proj", "gdn_gates", 2, Port::output},
+      {"model.layers.2.linear_attn.in_proj_z.output", "gdn_z_proj", "gdn_z", 2, Port::output},
+      {"model.layers.2.linear_attn.in_proj_a.output", "gdn_a_proj", "gdn_a", 2, Port::output},
+      {"model.layers.2.linear_attn.in_proj_b.output", "gdn_b_proj", "gdn_b", 2, Port::output},
+      {"model.layers.2.self_attn.dense.output", "o_proj", "out", 2, Port::output},
       {"model.layers.2.linear_attn.conv1d.output", "gdn_conv", "gdn_conv", 2, Port::output},
       {"model.layers.2.linear_attn.norm.output", "inner_norm", "norm_out", 2, Port::output},
       {"model.layers.2.linear_attn.out_proj.output", "o_proj", "out", 2, Port::output},
