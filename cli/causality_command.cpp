@@ -12,6 +12,7 @@
 #include "cli/model_scenario.h"
 #include "cli/open_target.h"
 #include "cli/progress.h"
+#include "cli/replay_limits.h"
 #include "core/files/output_file.h"
 #include "core/recording/reader.h"
 #include "instrument/image/image.h"
@@ -41,6 +42,7 @@ struct CausalityArguments {
   bool force = false;
   std::string format = "text";
   bool progress = false;
+  RunLimits limits = kReplayLimits;
 };
 
 constexpr std::array kChanges = {TokenChange::value, TokenChange::sign, TokenChange::size, TokenChange::nan};
@@ -192,7 +194,10 @@ int causality(const CausalityArguments& arguments, const Interrupt& interrupt) {
   if (options.map && arguments.tokens.empty()) options.every = true;
   options.stop = interrupt.token();
   const std::string& device = arguments.device.empty() ? spec->config.device : arguments.device;
-  const auto bench = scenarios::Workbench::open(device, spec->config.threads);
+  // What a recording asks for comes from a file of others.
+  const bool recorded = scenarios::kind_of(arguments.target) == scenarios::TargetKind::recording;
+  const auto bench =
+      scenarios::Workbench::open(device, spec->config.threads, recorded ? arguments.limits : RunLimits{});
   if (!bench) return failed(bench.error(), interrupt);
   ProgressLine line("runs", arguments.progress);
   options.progress = [&line](std::int64_t done, std::int64_t total) { line.show(done, total, "compared"); };
@@ -250,6 +255,7 @@ void add_causality_command(CLI::App& app, Action& action) {
                    "without --tokens, change every token")
       ->type_name("FILE");
   command->add_flag("--force", arguments->force, "Replace an existing map");
+  add_replay_limits(*command, arguments->limits);
   add_format(*command, arguments->format, {"text", "json", "csv"});
   command->add_flag("--progress", arguments->progress, "Show progress even if standard error is not a terminal");
   command->footer(

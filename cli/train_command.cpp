@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/training_log.h"
+#include "core/files/folder_lock.h"
 #include "instrument/train/checkpoint.h"
 #include "scenarios/library.h"
 #include "scenarios/training_run.h"
@@ -83,13 +84,18 @@ class Training {
     auto spec = spec_of(arguments_);
     if (!spec) return tl::unexpected(spec.error());
     if (Status allowed = check_folder(arguments_); !allowed) return tl::unexpected(allowed.error());
+    const auto lock = FolderLock::take(arguments_.output, "train");
+    if (!lock) return tl::unexpected(lock.error());
+    // Another training may have ended between the two.
+    if (Status allowed = check_folder(arguments_); !allowed) return tl::unexpected(allowed.error());
     auto workbench = scenarios::Workbench::open(spec->config);
     if (!workbench) return tl::unexpected(workbench.error());
     workbench_ = std::move(*workbench);
-    const scenarios::TrainingRecord record{
-        .path = arguments_.record,
-        .output = {.replace = arguments_.force, .inputs = {arguments_.file, spec->config.train.text}, .mode = 0644},
-        .capture = arguments_.capture};
+    inputs_ = files_read(spec->config);
+    inputs_.emplace_back(arguments_.file);
+    const scenarios::TrainingRecord record{.path = arguments_.record,
+                                           .output = {.replace = arguments_.force, .inputs = inputs_, .mode = 0644},
+                                           .capture = arguments_.capture};
     auto training = scenarios::TrainingRun::create(*workbench_, *spec, record, interrupt_.token());
     if (!training) return tl::unexpected(training.error());
     training_ = std::move(*training);
@@ -112,8 +118,8 @@ class Training {
     // A run that was killed before its first save left curves of the steps before this save, and no later ones.
     const std::int64_t first_save = arguments_.save_every > 0 ? std::min(arguments_.save_every, steps) : steps;
     const std::int64_t end_step = resumed ? std::numeric_limits<std::int64_t>::max() : first_save;
-    auto curves =
-        TrainingCurves::open(arguments_.csv, training_->done(), end_step, arguments_.resume, arguments_.force);
+    auto curves = TrainingCurves::open(arguments_.csv, training_->done(), end_step, arguments_.resume,
+                                       {.replace = arguments_.force, .inputs = inputs_});
     if (!curves) return tl::unexpected(curves.error());
     curves_ = std::move(*curves);
     return {};
@@ -167,6 +173,7 @@ class Training {
   }
 
   const TrainArguments& arguments_;
+  std::vector<std::filesystem::path> inputs_;  ///< what the training reads
   Interrupt& interrupt_;
   std::unique_ptr<scenarios::Workbench> workbench_;
   std::unique_ptr<scenarios::TrainingRun> training_;  ///< uses workbench_

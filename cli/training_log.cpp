@@ -44,22 +44,21 @@ Result<std::string> rows_before(const std::filesystem::path& path, std::int64_t 
 }  // namespace
 
 Result<TrainingCurves> TrainingCurves::open(const std::filesystem::path& path, std::int64_t first_step,
-                                            std::int64_t end_step, bool resume, bool force) {
+                                            std::int64_t end_step, bool resume, OutputOptions output) {
   std::error_code error;
   std::string rows(kHeader);
-  OutputOptions options{.replace = force};
   if (resume && std::filesystem::is_regular_file(path, error)) {
     auto kept = rows_before(path, first_step, end_step);
     if (!kept) return tl::unexpected(kept.error());
     rows = std::move(*kept);
-    options.replace = true;
+    output.replace = true;
   }
   TrainingCurves curves(path);
   if (is_stream(path)) {
     curves.file_.open(path, std::ios::binary);
     curves.file_ << rows << std::flush;
   } else {
-    if (Status begun = write_output(path, rows, options); !begun) return tl::unexpected(begun.error());
+    if (Status begun = write_output(path, rows, output); !begun) return tl::unexpected(begun.error());
     curves.file_.open(path, std::ios::binary | std::ios::app);
   }
   if (!curves.file_) return fail(path.string() + ": cannot be written");

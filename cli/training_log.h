@@ -18,7 +18,7 @@ class TrainingCurves {
   /// later ones again. Errors: the file exists without `resume` or `force`; it is not a file of curves; it has a row of
   /// step `end_step` or later, which this run cannot have written; it cannot be written.
   static Result<TrainingCurves> open(const std::filesystem::path& path, std::int64_t first_step, std::int64_t end_step,
-                                     bool resume, bool force);
+                                     bool resume, OutputOptions output);
 
   /// Errors: the disk is full.
   Status add(const train::StepReport& report, double seconds);

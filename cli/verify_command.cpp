@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/verify_state.h"
 #include "core/files/output_file.h"
+#include "core/tensor/content_hash.h"
 #include "instrument/files/file.h"
 #include "instrument/model/model_spec.h"
 #include "instrument/recompute/kernel_arithmetic.h"
@@ -26,6 +29,8 @@
 namespace nanscope::cli {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct VerifyArguments {
   std::string target;
   std::string model;
@@ -38,6 +43,7 @@ struct VerifyArguments {
   bool no_free_run = false;
   double min_coverage = 0.95;
   bool gui = false;
+  bool force = false;
   std::string junit;
   std::string adapter;
   std::string prompt;
@@ -56,21 +62,28 @@ Result<std::unique_ptr<VerifiedDump>> open(const VerifyArguments& arguments, con
   return opened;
 }
 
-/// Identifies the check and the state of its files: after a change, the saved results are invalid.
-std::string about(const VerifyArguments& arguments, const VerifiedDump& opened) {
+/// Identifies the check and the content of its files: after a change, the saved results are invalid. Errors: a file
+/// cannot be read.
+Result<std::string> about(const VerifyArguments& arguments) {
   std::string text = fmt::format("{}|{}|{}|", arguments.target, arguments.model, arguments.adapter);
   for (const std::int64_t layer : arguments.layers) text += fmt::format("{},", layer);
   for (const std::string& op : arguments.ops) text += op + ',';
-  std::uint64_t bytes = 0;
-  std::int64_t newest = 0;
-  for (const std::string& root : {arguments.target, arguments.model}) {
+  for (const std::string& root : {arguments.target, arguments.model, arguments.adapter}) {
+    if (root.empty()) continue;
     const auto listing = list_dump(root, true);
-    for (std::size_t i = 0; listing && i < listing->files.size(); ++i) {
-      bytes += listing->files[i].state.size;
-      newest = std::max(newest, listing->files[i].state.modified_s);
+    if (!listing) return tl::unexpected(listing.error());
+    ContentHash hash;
+    for (const DumpFile& file : listing->files) {
+      std::error_code error;
+      if (fs::equivalent(file.path, arguments.resume, error)) continue;
+      const auto mapped = MappedFile::open(file.path);
+      if (!mapped) return tl::unexpected(mapped.error());
+      hash.add(std::as_bytes(std::span(file.shown)));
+      hash.add(mapped->bytes());
     }
+    text += fmt::format("|{:016x}", hash.finish());
   }
-  return text + fmt::format("|{}|{}|{}", opened.dump->dump().tensors.size(), bytes, newest);
+  return text;
 }
 
 /// The free run, or the reason why there is none. Error: interrupted.
@@ -105,13 +118,20 @@ int show(const VerifyArguments& arguments, const Interrupt& interrupt) {
 }
 #endif
 
+/// What `--junit` may replace: nothing that the check reads.
+OutputOptions junit_output(const VerifyArguments& arguments) {
+  OutputOptions output{.replace = arguments.force, .inputs = {arguments.target, arguments.model}};
+  for (const std::string& read : {arguments.adapter, arguments.resume}) {
+    if (!read.empty()) output.inputs.emplace_back(read);
+  }
+  return output;
+}
+
 int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   if (arguments.brief && arguments.json)
     return complain("--brief and --json exclude each other: leave one of the two out");
   if (!arguments.junit.empty()) {
-    if (Status can = check_output(arguments.junit, {.replace = true, .inputs = {arguments.target, arguments.model}});
-        !can)
-      return complain(can.error().message);
+    if (Status can = check_output(arguments.junit, junit_output(arguments)); !can) return complain(can.error().message);
   }
   if (Status taken = scenarios::check_target(arguments.target, scenarios::Takes::dumps); !taken)
     return complain(taken.error().message);
@@ -131,7 +151,9 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   };
   std::optional<VerifyState> state;
   if (!arguments.resume.empty()) {
-    auto known = VerifyState::open(arguments.resume, about(arguments, one));
+    const auto identity = about(arguments);
+    if (!identity) return complain(identity.error().message);
+    auto known = VerifyState::open(arguments.resume, *identity);
     if (!known) return complain(known.error().message);
     state.emplace(std::move(*known));
     options.known = [&state](const std::string& name) { return state->known(name); };
@@ -141,6 +163,9 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   auto made = verify(*one.dump, *one.run, one.spec, arithmetic, options);
   line.clear();
   if (!made) return failed(made.error(), interrupt);
+  if (state) {
+    if (Status saved = state->status(); !saved) return complain(saved.error().message);
+  }
   if (interrupt.requested()) {
     if (state) complain(fmt::format("stopped: --resume {} continues from here", arguments.resume));
     return interrupt.code();
@@ -159,8 +184,7 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   if (made->open.empty() && free->leaves_at)
     made->open = "the free run leaves the model, and no checked output shows why";
   if (!arguments.junit.empty()) {
-    const Status written = write_output(arguments.junit, report::verify_junit(*made),
-                                        {.replace = true, .inputs = {arguments.target, arguments.model}});
+    const Status written = write_output(arguments.junit, report::verify_junit(*made), junit_output(arguments));
     if (!written) return complain(written.error().message);
   }
   const report::Terminal terminal = output_terminal();
@@ -207,6 +231,7 @@ void add_verify_command(CLI::App& app, Action& action) {
   command->add_flag("--json", arguments->json, "Print everything as JSON: nanscope.verification/1");
   command->add_option("--junit", arguments->junit, "Write a test case for each output to a JUnit XML file")
       ->type_name("FILE");
+  command->add_flag("--force", arguments->force, "Replace an existing file of --junit");
   command
       ->add_option("--resume", arguments->resume, "Save each result to this file, and continue from it the next time")
       ->type_name("FILE");

@@ -74,7 +74,8 @@ VerifiedOutput from_json(const Json& json) {
 Result<VerifyState> VerifyState::open(const std::string& path, const std::string& about) {
   VerifyState state;
   std::error_code error;
-  const bool exists = std::filesystem::exists(path, error);
+  // An empty file is one that a full disk, or a kill, left.
+  const bool exists = std::filesystem::exists(path, error) && !std::filesystem::is_empty(path, error);
   if (exists) {
     const auto bytes = read_file(path, kMostState);
     if (!bytes) return tl::unexpected(bytes.error());
@@ -83,7 +84,7 @@ Result<VerifyState> VerifyState::open(const std::string& path, const std::string
     bool first = true;
     while (std::getline(lines, line)) {
       const Json json = parse_json_or_none<Json>(line);
-      if (first && (!json.is_object() || json.value("nanscope.verify", "") != about))
+      if (first && (!json.is_object() || json.value("nanscope.verify", Json()) != Json(about)))
         return fail(path + ": is the state of another check: the dump, the model, the selection or a file differs");
       if (!first && json.is_object()) {
         try {
@@ -98,13 +99,19 @@ Result<VerifyState> VerifyState::open(const std::string& path, const std::string
   }
   state.file_.open(path, std::ios::app);
   if (!state.file_) return fail(path + ": cannot be written");
+  state.path_ = path;
   if (!exists) state.file_ << text_of(Json{{"nanscope.verify", about}}) << std::endl;
+  if (Status written = state.status(); !written) return tl::unexpected(written.error());
   return state;
 }
 
 std::optional<VerifiedOutput> VerifyState::known(const std::string& name) const {
   const auto found = known_.find(name);
   return found == known_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Status VerifyState::status() const {
+  return file_ ? Status() : fail(path_ + ": cannot be written; the disk may be full");
 }
 
 void VerifyState::found(const VerifiedOutput& one) {

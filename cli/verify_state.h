@@ -19,12 +19,15 @@ class VerifyState {
   static Result<VerifyState> open(const std::string& path, const std::string& about);
 
   std::optional<VerifiedOutput> known(const std::string& name) const;
+  /// Error: a result could not be written.
+  Status status() const;
   /// Writes the result at once.
   void found(const VerifiedOutput& one);
   std::size_t count() const { return known_.size(); }
 
  private:
   std::map<std::string, VerifiedOutput> known_;
+  std::string path_;
   std::ofstream file_;
 };
 

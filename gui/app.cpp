@@ -48,7 +48,7 @@ Status settle(Session& session, const std::stop_token& stop) {
 /// What is read is never written.
 OutputOptions output_of(const AppOptions& options) {
   OutputOptions output{.replace = options.force};
-  for (const std::filesystem::path& read : {options.file, options.beside}) {
+  for (const std::filesystem::path& read : {options.file, options.beside, options.check.model, options.check.adapter}) {
     if (!read.empty()) output.inputs.push_back(read);
   }
   if (options.script) output.inputs.push_back(*options.script);

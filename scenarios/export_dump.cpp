@@ -172,6 +172,23 @@ Status add_input_scales(const Recording& recording, TensorSource& tensors, const
   return {};
 }
 
+/// The ids of a step's tokens. A step with padding, images or several requests has none.
+Status add_token_ids(const Recording& recording, const StepRow& step, std::vector<Held>& out) {
+  const std::vector<Span> spans = step.all_spans();
+  if (spans.size() != 1 || spans.front().rows != step.tokens || spans.front().request < 0) return {};
+  const auto tokens = recording.tokens(spans.front().request);
+  if (!tokens) return tl::unexpected(tokens.error());
+  std::vector<std::int32_t> ids;
+  for (const TokenRow& token : *tokens) {
+    const std::int64_t row = token.position - spans.front().first_token;
+    if (row >= 0 && row < step.tokens && token.token >= 0) ids.push_back(token.token);
+  }
+  if (std::ssize(ids) != step.tokens) return {};
+  const auto bytes = std::as_bytes(std::span(ids));
+  out.push_back({"input_ids", "I32", {step.tokens}, {bytes.begin(), bytes.end()}});
+  return {};
+}
+
 Result<std::vector<Held>> hooked_step(const Recording& recording, TensorSource& tensors, const StepRow& step) {
   std::vector<Held> out;
   OpFilter filter;
@@ -197,6 +214,7 @@ Result<std::vector<Held>> hooked_step(const Recording& recording, TensorSource& 
     }
   }
   if (Status scales = add_scales(recording, step, out); !scales) return tl::unexpected(scales.error());
+  if (Status ids = add_token_ids(recording, step, out); !ids) return tl::unexpected(ids.error());
   return out;
 }
 

@@ -190,15 +190,14 @@ TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
 }
 
 /// What is called a cache and has a row for each of the step's, and no more, is what the step stores.
-void PassBuilder::settle_stored(TensorId fresh, const std::string& letter) {
-  const Tensor* made = run_.tensor(fresh);
+void PassBuilder::settle_stored(std::int64_t width, const std::string& letter) {
   const std::vector<Index> caches = find_role(letter + "_cache");
   const Step& step = run_.steps_.back();
-  if (caches.size() != 1 || made == nullptr || made->channels <= 0 || frame_.rows <= 0) return;
+  if (caches.size() != 1 || width <= 0 || frame_.rows <= 0) return;
   const bool begins =
       std::all_of(step.spans.begin(), step.spans.end(), [](const Span& span) { return span.first_token == 0; });
   const DumpTensor& cache = tensor(caches.front());
-  if (begins || cache.count() != frame_.rows * made->channels) return;
+  if (begins || cache.count() != frame_.rows * width) return;
   TensorName& at = run_.dump_.tensors[caches.front()].at;
   const auto roles = roles_.find(scope_);
   std::erase_if(roles->second, [&](const auto& one) { return one.second == caches.front(); });
@@ -208,8 +207,13 @@ void PassBuilder::settle_stored(TensorId fresh, const std::string& letter) {
 }
 
 void PassBuilder::store(TensorId k, TensorId v) {
-  settle_stored(k, "k");
-  settle_stored(v, "v");
+  const auto width = [&](TensorId id) {
+    const Tensor* made = run_.tensor(id);
+    return made != nullptr ? made->channels : 0;
+  };
+  // Where one of the two was not dumped, it is as wide as the other.
+  settle_stored(width(k) > 0 ? width(k) : width(v), "k");
+  settle_stored(width(v) > 0 ? width(v) : width(k), "v");
   const std::vector<Index> both = find_role("kv_cache");
   const std::vector<Index> key = find_role("k_cache");
   const std::vector<Index> value = find_role("v_cache");

@@ -162,7 +162,7 @@ class PassBuilder {
                    std::int64_t channels);
   Health health_of_part(const Tensor& part);
   TensorId rotated(std::string_view letter, TensorId x);
-  void settle_stored(TensorId fresh, const std::string& letter);
+  void settle_stored(std::int64_t width, const std::string& letter);
   void store(TensorId k, TensorId v);
   bool gathered_for(const Tensor& read, std::optional<std::int64_t> pool) const;
   std::vector<TensorId> keys(std::string_view letter, TensorId fresh);

@@ -37,7 +37,8 @@ void PassBuilder::settle_checkpoints() {
   }
 }
 
-/// Where a name says "before the rotation", the plain one of the same letter is behind it.
+/// Where a name says "before the rotation", the plain one of the same letter is behind it. So it is where the
+/// projection of another layer or step was dumped next to it.
 void PassBuilder::settle_rotated() {
   const auto letter_of = [](const TensorName& at) -> std::string {
     if (at.port == Port::input || at.form != Form::value) return {};
@@ -59,9 +60,30 @@ void PassBuilder::settle_rotated() {
     const std::string letter = letter_of(one.at);
     if (!letter.empty() && before(one)) said.insert(key(one.at, letter));
   }
+  const auto is_projection = [](const DumpTensor& one, const std::string& letter) {
+    return one.at.op == letter + "_proj" && !is_parameter(one);
+  };
+  std::set<std::string> projected;
+  for (const DumpTensor& one : run_.dump_.tensors) {
+    const std::string letter = letter_of(one.at);
+    if (!letter.empty() && is_projection(one, letter)) projected.insert(key(one.at, letter));
+  }
+  const auto alike = [](std::string name) {
+    std::erase_if(name, is_digit);
+    return name;
+  };
+  std::set<std::string> behind;  // names without numbers
+  for (const DumpTensor& one : run_.dump_.tensors) {
+    const std::string letter = letter_of(one.at);
+    if (!letter.empty() && one.at.op == letter && projected.contains(key(one.at, letter)))
+      behind.insert(alike(one.name));
+  }
   for (DumpTensor& one : run_.dump_.tensors) {
     const std::string letter = letter_of(one.at);
-    if (letter.empty() || before(one) || !said.contains(key(one.at, letter))) continue;
+    if (letter.empty() || before(one)) continue;
+    const bool alone =
+        one.at.op == letter && !projected.contains(key(one.at, letter)) && behind.contains(alike(one.name));
+    if (!alone && !said.contains(key(one.at, letter))) continue;
     const std::string words = in_words(one.name);
     if (one.at.op != letter && words.find("cur") == std::string::npos) continue;
     one.at.op = one.at.role = letter + "_rot";

@@ -21,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz234567";
+constexpr std::string_view kEnd = ".tmp";
 constexpr std::size_t kRandom = 12;
 constexpr std::size_t kMostName = 200;  ///< of the target's name: a name may have 255 bytes
 /// Those who hold the lock only change a list: a thread that is stopped within may not stop the program's end.
@@ -37,10 +39,15 @@ Result<fs::path> name_beside(const fs::path& target) {
   if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
     return fail(fmt::format("{}: no name beside it: {}", target.string(), system_reason(errno)));
   }
-  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz234567";
   std::string name = target.filename().string().substr(0, kMostName) + '.';
   for (const unsigned char byte : random) name += kLetters[byte % kLetters.size()];
-  return target.parent_path() / (name + ".tmp");
+  return target.parent_path() / (name += kEnd);
+}
+
+bool is_beside(std::string_view name, std::string_view target) {
+  const std::string begin = std::string(target.substr(0, kMostName)) + '.';
+  return name.size() == begin.size() + kRandom + kEnd.size() && name.starts_with(begin) && name.ends_with(kEnd) &&
+         name.substr(begin.size(), kRandom).find_first_not_of(kLetters) == std::string_view::npos;
 }
 
 Status enter(const fs::path& path) {

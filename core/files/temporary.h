@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <string_view>
 
 #include "core/result.h"
 
@@ -10,6 +11,9 @@ namespace nanscope::temporaries {
 /// Beside `target`, a name that nobody can guess and that no file has.
 /// Errors: no random bytes can be had.
 Result<std::filesystem::path> name_beside(const std::filesystem::path& target);
+
+/// Whether `name` is one that name_beside() gives for a target called `target`.
+bool is_beside(std::string_view name, std::string_view target);
 
 /// From now on remove_all() removes it: a file with SQLite's journal beside it, or a folder with all in it.
 /// Errors: remove_all() was called, the process is about to end.

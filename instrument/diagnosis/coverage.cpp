@@ -68,14 +68,14 @@ void add_tables(Survey& survey, const AddGap& add_gap) {
   }
 }
 
-/// Tensors of a dump that each step has but one: they were lost, or that step did not compute them. What a step is
-/// given beside its activations, as the length of its past, may be there from the second step on.
+/// Tensors of a dump that each step has but one: they were lost, or that step did not compute them. The first step has
+/// no past.
 void add_absent(RunView& run, Coverage& coverage) {
   if (run.info().device != kDumpDevice) return;
   std::map<std::string, std::vector<StepId>> having;  // by name within the step
   std::map<StepId, std::string> folders;
   std::set<StepId> steps;
-  std::set<std::string> given;
+  std::set<std::string> of_past;
   for (const Step& step : run.steps()) {
     if (step.id == kBeforeSteps) continue;
     for (const Tensor& tensor : run.content(step.id).tensors) {
@@ -84,15 +84,14 @@ void add_absent(RunView& run, Coverage& coverage) {
       const std::size_t folder = tensor.name.rfind('/') + 1;  // npos + 1 is 0
       folders.emplace(step.id, tensor.name.substr(0, folder));
       const std::string name = tensor.name.substr(folder);
-      const Op* op = run.maker(tensor);
-      if (op != nullptr && op->kind == OpKind::parameter) given.insert(name);
+      if (tensor.role == "past_length" || tensor.role.ends_with("_cache")) of_past.insert(name);
       std::vector<StepId>& known = having[name];
       if (known.empty() || known.back() != step.id) known.push_back(step.id);
     }
   }
   if (steps.size() < 2) return;
   for (const auto& [name, in] : having) {
-    if (in.size() + 1 != steps.size() || (in.size() < 2 && given.contains(name))) continue;
+    if (in.size() + 1 != steps.size() || of_past.contains(name)) continue;
     const std::set<StepId> with(in.begin(), in.end());
     std::vector<StepId> without;
     std::set_difference(steps.begin(), steps.end(), with.begin(), with.end(), std::back_inserter(without));

@@ -115,6 +115,10 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
   for (const Step& step : facts.run.steps()) steps.push_back(step.id);
   recomputer.run(steps);
   judge_tables(survey);
+  // What no recipe read is read here: damage shows by its hash.
+  for (const NotRecomputed& one : recomputer.not_recomputed()) {
+    if (const Tensor* tensor = facts.run.tensor(one.tensor)) facts.run.stored(*tensor);
+  }
   survey.recomputed = recomputer.results().size() + survey.tables.size();
   int tried = 0;
   int tried_in_vain = 0;  // of ops that are not understood, which may be most of a dump

@@ -268,7 +268,7 @@ Status OpenDump::refuse_when_empty() const {
 Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const OpenDumpOptions& options) {
   std::unique_ptr<OpenDump> dump(new OpenDump());
   dump->dump_.target = path.string();
-  Result<std::optional<Overrides>> overrides = Overrides::find(path);
+  Result<std::optional<Overrides>> overrides = Overrides::find(path, options.follow_links);
   if (!overrides) return tl::unexpected(overrides.error());
   dump->overrides_ = std::move(*overrides);
   if (Status found = dump->find_files(path, options.follow_links); !found) return tl::unexpected(found.error());

@@ -20,8 +20,9 @@ inline constexpr std::string_view kOverridesFile = "nanscope.toml";
 /// docs/producers.md describes it. Patterns are PCRE2 and match anywhere in a tensor's name.
 class Overrides {
  public:
-  /// Nothing when there is no such file. Errors are of the user's making and end the dump: file, line, reason.
-  static Result<std::optional<Overrides>> find(const std::filesystem::path& dump);
+  /// Nothing when there is no such file. Errors are of the user's making and end the dump: file, line, reason; a link
+  /// that leads out of its folder, unless `follow_links`.
+  static Result<std::optional<Overrides>> find(const std::filesystem::path& dump, bool follow_links);
   /// `file` is for errors.
   static Result<Overrides> read(std::string_view text, const std::string& file);
 

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "core/dump/name_table.h"
+#include "instrument/dump/listing.h"
 #include "instrument/dump/overrides.h"
 #include "instrument/files/file.h"
 #include "instrument/files/near_names.h"
@@ -229,7 +230,7 @@ Result<Overrides> Overrides::read(std::string_view text, const std::string& file
   return OverridesReader(file).read(text);
 }
 
-Result<std::optional<Overrides>> Overrides::find(const std::filesystem::path& dump) {
+Result<std::optional<Overrides>> Overrides::find(const std::filesystem::path& dump, bool follow_links) {
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::absolute(dump, error).lexically_normal();
   // A folder may be given with a slash at its end.
@@ -237,6 +238,8 @@ Result<std::optional<Overrides>> Overrides::find(const std::filesystem::path& du
   for (const std::filesystem::path& folder : {given, given.parent_path()}) {
     const std::filesystem::path file = folder / kOverridesFile;
     if (!std::filesystem::is_regular_file(file, error)) continue;
+    if (!follow_links && !lies_below(file, folder))
+      return fail(file.string() + ": is a link to a file out of its folder; --follow-links reads it");
     const auto text = read_file(file, kMaxFile);
     if (!text) return tl::unexpected(text.error());
     Result<Overrides> read = Overrides::read(as_text(*text), file.string());

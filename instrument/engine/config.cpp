@@ -13,6 +13,18 @@
 
 namespace nanscope {
 
+std::vector<std::filesystem::path> files_read(const EngineConfig& config) {
+  std::vector<std::filesystem::path> files;
+  const auto add = [&](const std::string& name) {
+    if (!name.empty() && name != "reference" && name != "random") files.emplace_back(name);
+  };
+  add(config.model.weights);
+  add(config.model.tokenizer);
+  add(config.scores.scales);
+  add(config.train.text);
+  return files;
+}
+
 NormConfig resolved_inner_norm(const EngineConfig& config) {
   const InnerNormConfig& own = config.inner_norm;
   NormConfig norm = config.norm;

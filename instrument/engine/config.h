@@ -258,6 +258,9 @@ struct EngineConfig {
   int threads = 0;             ///< 0: one a core; not part of the numerics
 };
 
+/// The files and folders that a run of this configuration reads: no output may replace them.
+std::vector<std::filesystem::path> files_read(const EngineConfig& config);
+
 /// The inner norm's parameters with the empty ones filled in from `config.norm`.
 NormConfig resolved_inner_norm(const EngineConfig& config);
 

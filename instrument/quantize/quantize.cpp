@@ -10,12 +10,15 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <system_error>
 
+#include "core/files/folder_lock.h"
 #include "core/files/output_file.h"
 #include "core/parse_json.h"
 #include "core/system_reason.h"
+#include "core/tensor/content_hash.h"
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 #include "instrument/quantize/encode_weight.h"
@@ -32,7 +35,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::uint64_t kMostConfig = 16u << 20;
 constexpr std::uint64_t kMostState = 1u << 30;
 constexpr std::string_view kState = "quantize.json";
-constexpr std::size_t kPiece = 1u << 20;  ///< of what is copied
+constexpr std::string_view kOtherState = ".nanscope-quantize.json";  ///< where the checkpoint has a file of that name
+constexpr std::size_t kPiece = 1u << 20;                             ///< of what is copied
 
 /// A file of fixed size that is written at places.
 class PlacedFile {
@@ -92,6 +96,11 @@ QuantizedWeight weight_of(const Json& json) {
   return one;
 }
 
+bool has_own(const fs::path& folder, std::string_view name) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(folder / name, error));
+}
+
 class Quantizer {
  public:
   Quantizer(fs::path from, fs::path to, const QuantizeOptions& options, CheckpointFiles files, QuantizePlan plan)
@@ -99,6 +108,7 @@ class Quantizer {
         to_(std::move(to)),
         partial_(to_.string() + ".partial"),
         options_(options),
+        state_file_(has_own(from_, kState) ? kOtherState : kState),
         files_(std::move(files)),
         plan_(std::move(plan)) {}
 
@@ -145,14 +155,15 @@ class Quantizer {
     std::error_code error;
     if (fs::exists(fs::symlink_status(to_, error)))
       return fail(to_.string() + ": is there already, and is not written over");
+    if (Status locked = lock(); !locked) return locked;
     state_["about"] = about();
     state_["done"] = Json::object();
     if (!fs::exists(partial_, error) || was_only_made()) {
       fs::create_directories(partial_, error);
       if (error) return fail(fmt::format("{}: {}", partial_.string(), error.message()));
-      return write_output(partial_ / kState, state_.dump(1));
+      return write_output(partial_ / state_file_, state_.dump(1));
     }
-    const auto bytes = read_file(partial_ / kState, kMostState);
+    const auto bytes = read_file(partial_ / state_file_, kMostState);
     const Json known = bytes ? parse_json_or_none<Json>(as_text(*bytes)) : Json();
     if (!known.is_object() || known.value("about", Json()) != state_["about"] ||
         !known.value("done", Json()).is_object()) {
@@ -163,12 +174,19 @@ class Quantizer {
     return remove_unfinished();
   }
 
+  Status lock() {
+    auto taken = FolderLock::take(to_, "quantize");
+    if (!taken) return tl::unexpected(taken.error());
+    lock_.emplace(std::move(*taken));
+    return {};
+  }
+
   /// Whether a call that was killed left no more than the folder, and its state under a name of work.
   bool was_only_made() const {
     std::error_code error;
     std::vector<fs::path> all;
     for (const auto& entry : fs::directory_iterator(partial_, error)) all.push_back(entry.path());
-    const std::string begun = std::string(kState) + '.';
+    const std::string begun = state_file_ + '.';
     const bool only = !error && std::all_of(all.begin(), all.end(), [&](const fs::path& path) {
       return path.filename().string().starts_with(begun) && path.extension() == ".tmp";
     });
@@ -184,7 +202,7 @@ class Quantizer {
     std::vector<fs::path> unfinished;
     for (const auto& entry : fs::directory_iterator(partial_, error)) {
       const std::string name = entry.path().filename().string();
-      if (name != kState && !state_["done"].contains(name)) unfinished.push_back(entry.path());
+      if (name != state_file_ && !state_["done"].contains(name)) unfinished.push_back(entry.path());
     }
     for (const fs::path& path : unfinished) {
       if (!error) fs::remove(path, error);
@@ -204,8 +222,8 @@ class Quantizer {
     }
     const auto known = state_["done"].find(shard);
     std::error_code error;
-    if (known != state_["done"].end() && known->is_array() && fs::exists(partial_ / shard, error)) {
-      for (const Json& one : *known) report_.weights.push_back(weight_of(one));
+    if (known != state_["done"].end() && is_whole(shard, *known)) {
+      for (const Json& one : (*known)["weights"]) report_.weights.push_back(weight_of(one));
       for (const std::string& name : names) read_ += files_.find(name).bytes().size();
       report_.bytes_after += fs::file_size(partial_ / shard, error);
       ++report_.resumed;
@@ -225,6 +243,21 @@ class Quantizer {
         lay_out_safetensors(std::move(specs), files_.find(names.front()).file->content.header().metadata);
     if (!layout) return tl::unexpected(layout.error());
     return write_shard(shard, names, *layout);
+  }
+
+  /// Whether a shard holds what it held when it was finished.
+  bool is_whole(const std::string& shard, const Json& known) const {
+    if (!known.is_object() || !known.value("weights", Json()).is_array()) return false;
+    const auto hash = hash_of(partial_ / shard);
+    return hash && known.value("hash", Json()) == *hash;
+  }
+
+  static Result<std::string> hash_of(const fs::path& path) {
+    const auto mapped = MappedFile::open(path);
+    if (!mapped) return tl::unexpected(mapped.error());
+    ContentHash hash;
+    hash.add(mapped->bytes());
+    return fmt::format("{:016x}", hash.finish());
   }
 
   Status write_shard(const std::string& shard, const std::vector<std::string>& names, const SafetensorsLayout& layout) {
@@ -253,8 +286,10 @@ class Quantizer {
     fs::rename(writing, partial_ / shard, error);
     if (error) return fail(fmt::format("{}: {}", (partial_ / shard).string(), error.message()));
     report_.bytes_after += layout.size;
-    state_["done"][shard] = std::move(done);
-    return write_output(partial_ / kState, state_.dump(1), {.replace = true});
+    const auto hash = hash_of(partial_ / shard);
+    if (!hash) return tl::unexpected(hash.error());
+    state_["done"][shard] = {{"hash", *hash}, {"weights", std::move(done)}};
+    return write_output(partial_ / state_file_, state_.dump(1), {.replace = true});
   }
 
   /// Copies a tensor as it is.
@@ -329,7 +364,7 @@ class Quantizer {
       return fail(fmt::format("{}: {}; the result is in {}", to_.string(), error.message(), partial_.string()));
     // Behind the renaming: whoever is killed here leaves a whole folder with one file too many, not one that nobody
     // knows the state of.
-    fs::remove(to_ / kState, error);
+    fs::remove(to_ / state_file_, error);
     return {};
   }
 
@@ -354,6 +389,21 @@ class Quantizer {
     return names;
   }
 
+  /// Whether a link leads out of the checkpoint. The hub's cache keeps the files of a snapshot in a folder beside it.
+  bool leads_out(const fs::directory_entry& entry) const {
+    std::error_code error;
+    if (!entry.is_symlink(error)) return false;
+    const fs::path target = fs::canonical(entry.path(), error);
+    const fs::path own = fs::canonical(from_, error);
+    if (error) return true;
+    const fs::path blobs = own.parent_path().parent_path() / "blobs";
+    const auto within = [&](const fs::path& folder) {
+      const fs::path relative = target.lexically_relative(folder);
+      return !relative.empty() && *relative.begin() != "..";
+    };
+    return !within(own) && !(own.parent_path().filename() == "snapshots" && within(blobs));
+  }
+
   /// Tokenizer, generation config and the like.
   Status copy_others() {
     std::error_code error;
@@ -363,7 +413,7 @@ class Quantizer {
       if (end == ".safetensors" || name == "config.json" || name == "model.safetensors.index.json") continue;
       const bool weights =
           end == ".bin" || end == ".pt" || end == ".pth" || end == ".gguf" || end == ".h5" || end == ".msgpack";
-      if (!entry.is_regular_file(error) || weights) {
+      if (name == state_file_ || !entry.is_regular_file(error) || weights || leads_out(entry)) {
         report_.not_copied.push_back(name);
         continue;
       }
@@ -376,12 +426,14 @@ class Quantizer {
 
   fs::path from_, to_, partial_;
   const QuantizeOptions& options_;
+  std::string state_file_;
   CheckpointFiles files_;
   QuantizePlan plan_;
   QuantizeReport report_;
   Json state_;
   std::map<std::string, std::string> map_;  ///< tensor to file
   std::map<std::string, float> amax_;
+  std::optional<FolderLock> lock_;
   std::uint64_t read_ = 0;
   std::uint64_t total_ = 0;
 };

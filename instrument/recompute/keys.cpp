@@ -13,28 +13,6 @@
 namespace nanscope {
 namespace {
 
-/// The row that holds a position in a step before, in the tensor of the same op and role.
-std::optional<std::pair<const Tensor*, std::int64_t>> in_steps_before(RunView& run, const Tensor& now, const Step& step,
-                                                                      const Span& span, std::int64_t position) {
-  const Op* maker = run.maker(now);
-  if (maker == nullptr) return std::nullopt;
-  const std::span<const Step> steps = run.steps();
-  for (std::size_t i = steps.size(); i-- > 0;) {
-    const Step& other = steps[i];
-    if (other.id >= step.id || other.rank != step.rank || other.run != step.run) continue;
-    for (const Span& before : other.spans) {
-      if (before.request != span.request || position < before.first_token ||
-          position >= before.first_token + before.rows)
-        continue;
-      const Op* op = run.find_op(other.id, maker->layer, maker->name);
-      const Tensor* tensor = op != nullptr ? run.output(*op, now.role) : nullptr;
-      const auto row = tensor != nullptr ? run.row_at(*tensor, before, position) : std::nullopt;
-      if (row) return std::pair(tensor, *row);
-    }
-  }
-  return std::nullopt;
-}
-
 class KeyGatherer {
  public:
   KeyGatherer(Values& values, const Op& op, std::string_view role, const Span& span, const OpForm& form)
@@ -176,6 +154,27 @@ std::optional<bool> first_value_cast(Values& values, const Op& mix, const Step& 
 
 }  // namespace
 
+std::optional<std::pair<const Tensor*, std::int64_t>> row_before(RunView& run, const Tensor& now, const Step& step,
+                                                                 const Span& span, std::int64_t position) {
+  const Op* maker = run.maker(now);
+  if (maker == nullptr) return std::nullopt;
+  const std::span<const Step> steps = run.steps();
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    const Step& other = steps[i];
+    if (other.id >= step.id || other.rank != step.rank || other.run != step.run) continue;
+    for (const Span& before : other.spans) {
+      if (before.request != span.request || position < before.first_token ||
+          position >= before.first_token + before.rows)
+        continue;
+      const Op* op = run.find_op(other.id, maker->layer, maker->name);
+      const Tensor* tensor = op != nullptr ? run.output(*op, now.role) : nullptr;
+      const auto row = tensor != nullptr ? run.row_at(*tensor, before, position) : std::nullopt;
+      if (row) return std::pair(tensor, *row);
+    }
+  }
+  return std::nullopt;
+}
+
 std::int64_t key_columns(Values& values, const Op& op, const Step& step, const Span& span) {
   const std::int64_t length = step.rows / std::max<std::int64_t>(1, step.batch);
   const std::int64_t columns = step.batch > 1 ? std::max(length, span.context) : span.context;
@@ -221,7 +220,7 @@ std::optional<KeyMatrix> gather_keys(Values& values, const Op& op, std::string_v
     const auto row = values.facts().cache.row_of(*in, step, span, position);
     if (row) {
       out.there[static_cast<std::size_t>(column)] = gatherer.row(*in, *row, value, error, errors);
-    } else if (const auto before = in_steps_before(run, *in, step, span, position);
+    } else if (const auto before = row_before(run, *in, step, span, position);
                before && before->first->channels == width) {
       out.there[static_cast<std::size_t>(column)] = gatherer.row(*before->first, before->second, value, error, errors);
     }

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/run/key_columns.h"
@@ -33,6 +34,10 @@ void add_cached(std::vector<OpForm>& forms, const OpForm& plain, std::string_vie
 
 /// Whether what an op reads as `role` are codes with a scale: some kernels round what they read back, some do not.
 bool reads_scaled_codes(Values& values, const Op& op, std::string_view role);
+
+/// The row that holds a position of a span's sequence in a step before, in the tensor of the same op and role.
+std::optional<std::pair<const Tensor*, std::int64_t>> row_before(RunView& run, const Tensor& now, const Step& step,
+                                                                 const Span& span, std::int64_t position);
 
 /// What `op` reads as `role` (k or v), with its scale to a power and, for codes, in a format. Nothing when its input
 /// was not dumped at all.

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <tuple>
 #include <unordered_map>
 
 #include "core/numbers/codec.h"
 #include "core/run/ranks.h"
 #include "core/run/scales.h"
 #include "instrument/recompute/bounds.h"
+#include "instrument/recompute/keys.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
 #include "instrument/recompute/scaled.h"
@@ -54,6 +57,19 @@ bool read_fresh(Values& values, const Op& op, const Tensor& out, const Span& spa
     }
   }
   return true;
+}
+
+/// The row that a step stored for a position, this one or one before it, where what is stored has no codes.
+std::optional<std::pair<const Tensor*, std::int64_t>> stored_as_it_is(Values& values, const Op& op, const Tensor& out,
+                                                                      const Span& span, std::int64_t position) {
+  RunView& run = values.run();
+  const Step* step = run.step(op.step);
+  const Op* store = run.find_op(op.step, op.layer, "kv_store");
+  const Tensor* own = store != nullptr ? run.output(*store, out.role.substr(0, 1) + "_codes") : nullptr;
+  if (own == nullptr || !own->known || holds_codes(own->format) || position >= span.context) return std::nullopt;
+  if (position < span.first_token) return row_before(run, *own, *step, span, position);
+  const auto row = run.row_at(*own, span, position);
+  return row ? std::optional(std::pair(own, *row)) : std::nullopt;
 }
 
 /// Whose keys or values were read.
@@ -219,6 +235,8 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
       from = stored->codes;
       row = stored->row;
       scale = ledger->scale;
+    } else if (const auto kept = stored_as_it_is(values, op, out, reader, key.position)) {
+      std::tie(from, row) = *kept;
     }
     if (from == nullptr) continue;
     const Fact<TensorData> data = run.read(*from, row, 1);

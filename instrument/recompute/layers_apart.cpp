@@ -18,6 +18,23 @@ bool Recomputer::depends_on_layer(OpKind kind) {
          kind == OpKind::attention;
 }
 
+bool Recomputer::of_attention(OpKind kind) {
+  return depends_on_layer(kind) || kind == OpKind::kv_store || kind == OpKind::kv_read || kind == OpKind::attention_mix;
+}
+
+/// From which kinds of ops the inputs of an op come, and which of them were dumped: where a dump lacks a tensor of one
+/// layer or step, the next tensor before it may be another thing than in the others.
+std::string Recomputer::what_it_reads(const Op& op) const {
+  std::string text;
+  for (const Input& input : op.inputs) {
+    const Tensor* in = facts_.run.tensor(input.tensor);
+    const Op* maker = in != nullptr ? facts_.run.maker(*in) : nullptr;
+    if (maker == nullptr) continue;
+    text += fmt::format("{}={}{},", input.role, in->known ? "" : "no ", nanscope::name(maker->kind));
+  }
+  return text;
+}
+
 /// The modules of a layer up to its attention's output projection: layers that differ in them, as linear attention and
 /// softmax attention do, compute their attention in ways of their own.
 const std::string& Recomputer::attention_modules(const Op& op) {

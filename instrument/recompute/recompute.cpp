@@ -102,6 +102,7 @@ std::string Recomputer::group_of(const Op& op, const Tensor& out) {
   // What modules of other names do says nothing of these: a pooler's activation is none of an MLP.
   if (op.kind == OpKind::copy || op.kind == OpKind::activation) apart += '|' + without_numbers(out.name);
   if (op.layer && depends_on_layer(op.kind)) apart += '|' + attention_modules(op);
+  if (of_attention(op.kind)) apart += '|' + what_it_reads(op);
   if (op.layer && depends_on_layer(op.kind) && layers_apart_.contains(*op.layer)) apart += "|of layers apart";
   return fmt::format("{}|{}|{}|{}{}", nanscope::name(op.kind), name, out.role, circumstance(op), apart);
 }
@@ -430,7 +431,7 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
     for (std::int64_t column = 0; column < prediction.columns; ++column) {
       const auto at = static_cast<std::size_t>(row * prediction.columns + column);
       const double bound = double{prediction.bound[at]};
-      if (bound < 0) continue;
+      if (bound < 0 || !std::isfinite(bound)) continue;
       const double expected = double{prediction.value[at]};
       const double value = double{actual[at]};
       // Where NaN and Inf come from is another question; what is beyond the format is Inf, or its largest number.

@@ -159,7 +159,9 @@ class Recomputer {
   static bool depends_on_layer(OpKind kind);
   /// Whether the model's configuration decides how ops of a kind are computed.
   bool decided(OpKind kind) const;
+  static bool of_attention(OpKind kind);
   const std::string& attention_modules(const Op& op);
+  std::string what_it_reads(const Op& op) const;
   std::size_t off() const;
   std::map<std::int64_t, bool> layers_right() const;
   std::string group_of(const Op& op, const Tensor& out);

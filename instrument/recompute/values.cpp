@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/numbers/codec.h"
 #include "instrument/recompute/bounds.h"
@@ -112,7 +113,10 @@ std::optional<Block> Values::rows(const Tensor& tensor, std::int64_t first, std:
   --depth_;
   if (!prediction) return std::nullopt;
   Block made{prediction->rows, prediction->columns, std::move(prediction->value), std::move(prediction->bound)};
-  for (float& bound : made.error) bound = std::abs(bound);
+  // An element that could not be computed may be anything.
+  for (float& bound : made.error) {
+    if (bound < 0) bound = std::numeric_limits<float>::infinity();
+  }
   return made;
 }
 

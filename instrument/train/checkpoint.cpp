@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/files/output_file.h"
+#include "core/files/temporary.h"
 #include "core/parse_json.h"
 #include "core/recording/weight_version.h"
 #include "core/tensor/content_hash.h"
@@ -33,6 +34,10 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kRunSchema = "nanscope.trainer/1";
 constexpr std::string_view kRunFile = "trainer.json";
 constexpr std::string_view kOptimizer = "optimizer-";
+constexpr std::string_view kStateEnd = ".safetensors";
+constexpr std::string_view kAgain = "-again";
+constexpr std::string_view kMadeBy = "made_by";  ///< a key of a state's metadata
+constexpr std::string_view kTrainer = "nanscope train";
 constexpr std::string_view kMaster = "master.";
 constexpr std::string_view kFirst = "first.";
 constexpr std::string_view kSecond = "second.";
@@ -172,7 +177,8 @@ Result<std::vector<std::byte>> optimizer_file(const LoadedModel& model, const Tr
     if (Status done = add(kFirst, name, moments.first); !done) return tl::unexpected(done.error());
     if (Status done = add(kSecond, name, moments.second); !done) return tl::unexpected(done.error());
   }
-  return encode_safetensors(tensors, {{"format", "pt"}, {"step", std::to_string(state.step)}});
+  return encode_safetensors(
+      tensors, {{"format", "pt"}, {"step", std::to_string(state.step)}, {std::string(kMadeBy), std::string(kTrainer)}});
 }
 
 /// Every bit as it is stored: NaN keeps its payload.
@@ -231,24 +237,46 @@ Status may_replace(const fs::path& folder, const EngineConfig& config, bool repl
 
 /// One that trainer.json does not name now: what it names goes on being there until it is replaced.
 std::string state_file_name(const fs::path& folder, const RunFile& run) {
-  std::string name = fmt::format("{}{}.safetensors", kOptimizer, run.step);
+  std::string name = fmt::format("{}{}{}", kOptimizer, run.step, kStateEnd);
   const auto before = has_checkpoint(folder) ? read_run_file(folder) : Result<RunFile>(fail({}));
   const bool taken = before && before->optimizer == name && before->optimizer_hash != run.optimizer_hash;
-  return taken ? fmt::format("{}{}-again.safetensors", kOptimizer, run.step) : name;
+  return taken ? fmt::format("{}{}{}{}", kOptimizer, run.step, kAgain, kStateEnd) : name;
 }
 
-/// States of other steps, and what a process that was killed left of any file.
+/// Whether a file is the state of a step as this writes it: by its name and by what its header says.
+bool is_own_state(const fs::path& path) {
+  const std::string name = path.filename().string();
+  std::string_view step = name;
+  if (!step.starts_with(kOptimizer) || !step.ends_with(kStateEnd)) return false;
+  step.remove_prefix(kOptimizer.size());
+  step.remove_suffix(kStateEnd.size());
+  if (step.ends_with(kAgain)) step.remove_suffix(kAgain.size());
+  if (step.empty() || step.find_first_not_of("0123456789") != std::string_view::npos) return false;
+  const auto mapped = MappedFile::open(path);
+  const auto header = mapped ? parse_safetensors(mapped->bytes(), path.string()) : tl::unexpected(mapped.error());
+  if (!header) return false;
+  const auto is = [&](std::string_view key, std::string_view value) {
+    const auto found = header->metadata.find(std::string(key));
+    return found != header->metadata.end() && found->second == value;
+  };
+  return is("step", step) && is(kMadeBy, kTrainer);
+}
+
+/// What write_output() of a process that was killed left.
+bool is_unfinished(const std::string& name, const std::vector<FolderFile>& files) {
+  return std::any_of(files.begin(), files.end(),
+                     [&](const FolderFile& file) { return temporaries::is_beside(name, file.name); });
+}
+
+/// States of other steps, and what a process that was killed left of any file. What others put there stays.
 void remove_left_over(const fs::path& folder, const std::vector<FolderFile>& files) {
   std::error_code error;
   std::vector<fs::path> old;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    const auto is = [&](const FolderFile& file) { return file.name == name; };
-    const auto unfinished = [&](const FolderFile& file) {
-      return name.starts_with(file.name + '.') && name.ends_with(".tmp");
-    };
-    const bool state = name.starts_with(kOptimizer) && std::none_of(files.begin(), files.end(), is);
-    if (state || std::any_of(files.begin(), files.end(), unfinished)) old.push_back(entry->path());
+    const bool current =
+        std::any_of(files.begin(), files.end(), [&](const FolderFile& file) { return file.name == name; });
+    if (!current && (is_own_state(entry->path()) || is_unfinished(name, files))) old.push_back(entry->path());
   }
   for (const fs::path& path : old) fs::remove(path, error);
 }

@@ -168,3 +168,16 @@ def test_the_published_schema_holds(source, faulty):
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads(pathlib.Path(source, "docs", "diagnosis.schema.json").read_text())
     jsonschema.validate(nanscope.diagnose(faulty).to_dict(), schema)
+
+
+def test_a_dump_with_its_model(source):
+    dump = source / "tests" / "golden" / "verify" / "healthy-gemma2-f32" / "dump"
+    model = source / "tests" / "unit" / "instrument" / "model" / "checkpoints" / "gemma2"
+    alone, with_model = nanscope.diagnose(dump), nanscope.diagnose(dump, model=model)
+    assert (alone.verdict, with_model.verdict) == ("no-fault-found", "clean")
+    assert with_model.coverage.judged == with_model.coverage.outputs > alone.coverage.judged
+    family = json.loads((dump.parents[1] / "fault-weight-in-memory" / "expected.json").read_text())["family"]
+    wrong = nanscope.diagnose(dump.parents[1] / "fault-weight-in-memory" / "dump", model=model.parent / family)
+    assert (wrong.root_cause.fault_class, wrong.root_cause.certainty) == ("wrong-result", "proved")
+    with pytest.raises(nanscope.Error, match="config.json: cannot open"):
+        nanscope.diagnose(dump, model=dump)

@@ -233,6 +233,25 @@ class Files(unittest.TestCase):
         suite = xml.etree.ElementTree.parse(report).getroot()[0]
         said = answer("fault-softcap-left-out")[1]
         self.assertEqual((int(suite.get("tests")), int(suite.get("failures"))), (said["checked"], said["off"]))
+        again = golden("fault-softcap-left-out", "--junit", report)
+        self.assertEqual((again.returncode, again.stdout), (2, ""))
+        self.assertIn("--force", again.stderr)
+        self.assertEqual(golden("fault-softcap-left-out", "--junit", report, "--force").returncode, 1)
+
+    def test_resume_believes_no_file_that_changed(self):
+        dump = self.path("dump")
+        shutil.copytree(os.path.join(GOLDEN, "healthy-gemma2-f32", "dump"), dump)
+        state, file = self.path("state.jsonl"), os.path.join(dump, "step_00000", "tensors.safetensors")
+        model = model_of("healthy-gemma2-f32")
+        self.assertEqual(verify(dump, model, "--resume", state, "--no-free-run").returncode, 0)
+        times = os.stat(file)
+        with open(file, "r+b") as opened:
+            opened.seek(-4, os.SEEK_END)
+            opened.write(struct.pack("<f", 3.0))
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        stale = verify(dump, model, "--resume", state, "--no-free-run")
+        self.assertEqual(stale.returncode, 2)
+        self.assertIn("is the state of another check", stale.stderr)
 
     def test_resume_goes_on_and_says_the_same(self):
         state = self.path("state.jsonl")
@@ -250,6 +269,15 @@ class Files(unittest.TestCase):
         with open(state, "w", encoding="utf-8") as file:
             file.write(text.replace('"explained":384', '"explained":383', 1))
         self.assertNotEqual(answer("fault-softcap-left-out", "--resume", state)[1], whole)
+        # A head that is no text, and a state that cannot be written.
+        for head in ('{"nanscope.verify": 7}\n', "7\n"):
+            with open(self.path("head.jsonl"), "w", encoding="utf-8") as file:
+                file.write(head)
+            refused = golden("fault-softcap-left-out", "--resume", self.path("head.jsonl"))
+            self.assertEqual((refused.returncode, refused.stderr.count("\n")), (2, 1), refused.stderr)
+        self.assertEqual(golden("fault-softcap-left-out", "--resume", "/dev/full").returncode, 2)
+        open(self.path("empty.jsonl"), "w", encoding="utf-8").close()
+        self.assertEqual(answer("fault-softcap-left-out", "--resume", self.path("empty.jsonl"))[1], whole)
         other = golden("healthy-gemma2-f32", "--resume", state)
         self.assertEqual(other.returncode, 2)
         self.assertIn("is the state of another check", other.stderr)

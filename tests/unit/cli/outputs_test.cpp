@@ -75,6 +75,27 @@ TEST_F(Outputs, NoCommandReplacesWhatItReads) {
   EXPECT_EQ(read("small.toml"), kSmall);
 }
 
+TEST_F(Outputs, NoCommandReplacesTheModelThatItReads) {
+  ASSERT_EQ(run("export --reference-model -o model").code, 0);
+  ASSERT_EQ(run("run --model model -p light --tokens 1 -o answer.nanscope").code, 0);
+  ASSERT_EQ(run("export answer.nanscope -o dump").code, 0);
+  const std::string weights = read("model/model.safetensors");
+  for (const std::string command :
+       {"run --model model -p light --tokens 1 -o model/model.safetensors --force",
+        "verify dump --model model --junit model/model.safetensors --force",
+        "report dump --model model -o model/model.safetensors --force",
+#ifdef NANSCOPE_GUI
+        "gui dump --model model --screenshot model/model.safetensors --force",
+        "gui dump --model model --csv model/model.safetensors --view tensors --force",
+#endif
+        "verify dump --model model --junit dump/request_0/step_0/tensors.safetensors --force"}) {
+    const Output output = run(command);
+    EXPECT_EQ(output.code, 2) << command << output.out;
+    EXPECT_THAT(output.err, HasSubstr("this command reads")) << command;
+  }
+  EXPECT_EQ(read("model/model.safetensors"), weights);
+}
+
 TEST_F(Outputs, ARunThatFailsKeepsTheRecordingBefore) {
   const std::string before = read("small.nanscope");
   std::string huge = kSmall;

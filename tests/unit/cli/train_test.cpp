@@ -74,6 +74,36 @@ TEST_F(TrainCommand, GoesOnWhereItWasAndReplacesNothingElse) {
   EXPECT_THAT(read("text.txt"), StartsWith("The light")) << "what is there needs --force";
 }
 
+TEST_F(TrainCommand, ReplacesNothingThatItReads) {
+  ASSERT_EQ(run("train train.toml -o model --steps 1").code, 0);
+  const std::string weights = read("model/model.safetensors");
+  std::string from(kTrain);
+  from.replace(from.find("random"), 6, "model/model.safetensors");
+  write("from.toml", from);
+  for (const char* output : {"--csv text.txt", "--csv from.toml", "--csv model/model.safetensors", "--record text.txt",
+                             "--record model/model.safetensors"}) {
+    const Output refused = run("train from.toml -o other --steps 1 --force " + std::string(output));
+    EXPECT_EQ(refused.code, 2) << output;
+    EXPECT_THAT(refused.err, HasSubstr("this command reads")) << output;
+  }
+  EXPECT_THAT(read("text.txt"), StartsWith("The light"));
+  EXPECT_EQ(read("from.toml"), from);
+  EXPECT_EQ(read("model/model.safetensors"), weights);
+}
+
+TEST_F(TrainCommand, KeepsFilesOfOthersInItsFolder) {
+  ASSERT_EQ(run("train train.toml -o model --steps 2").code, 0);
+  const std::vector<std::string> mine = {"model/optimizer-notes.md", "model/optimizer-99.safetensors",
+                                         "model/config.json.before.tmp"};
+  for (const std::string& name : mine) write(name, "mine");
+  write("model/config.json.aaaabbbbcccc.tmp", "of a process that was killed");
+  ASSERT_EQ(run("train train.toml -o model --resume --steps 4").code, 0);
+  for (const std::string& name : mine) EXPECT_EQ(read(name), "mine") << name;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "model/config.json.aaaabbbbcccc.tmp"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "model/optimizer-2.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "model/optimizer-4.safetensors"));
+}
+
 /// A process that was killed may have written rows of steps that it did not save, and a part of one.
 TEST_F(TrainCommand, WritesEachRowOnce) {
   ASSERT_EQ(run("train train.toml -o model --csv curves.csv --steps 3").code, 0);

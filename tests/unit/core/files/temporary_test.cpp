@@ -23,6 +23,18 @@ TEST(Temporaries, NamesAreNew) {
   EXPECT_EQ(names.begin()->parent_path(), "folder");
 }
 
+TEST(Temporaries, NamesAreKnownAgain) {
+  for (const std::string& target : {std::string("config.json"), std::string(255, 'x')}) {
+    const std::string name = temporaries::name_beside("folder/" + target).value().filename().string();
+    EXPECT_TRUE(temporaries::is_beside(name, target));
+    EXPECT_FALSE(temporaries::is_beside(name, "other"));
+  }
+  for (const char* name : {"config.json", "config.json.tmp", "config.json.before.tmp", "config.json.aaaabbbbcccc",
+                           "config.json.AAAABBBBCCCC.tmp", "config.json.aaaabbbbccccd.tmp"})
+    EXPECT_FALSE(temporaries::is_beside(name, "config.json")) << name;
+  EXPECT_TRUE(temporaries::is_beside("config.json.aaaabbbbcc27.tmp", "config.json"));
+}
+
 TEST(Temporaries, AtTheEndAllThatIsEnteredGoesAndNothingElse) {
   const TemporaryFolder folder;
   std::ofstream(folder / "mine") << "mine";

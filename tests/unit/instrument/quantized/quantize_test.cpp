@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/files/folder_lock.h"
 #include "instrument/engine/calibrate.h"
 #include "instrument/engine/compare_models.h"
 #include "instrument/files/file.h"
@@ -215,7 +216,40 @@ TEST(Quantize, NeverWritesOverAFolder) {
   EXPECT_TRUE(fs::is_empty(folder / "out"));
 }
 
-TEST(Quantize, GoesOnWhereItWasStopped) {
+/// Files of the checkpoint beside its weights: its own, and none that a link fetches from elsewhere.
+TEST(Quantize, CopiesFilesOfTheCheckpointAlone) {
+  const TemporaryFolder folder;
+  const fs::path from = folder / "hub" / "snapshots" / "main";
+  fs::create_directories(from);
+  fs::create_directories(folder / "hub" / "blobs");
+  fs::copy(EditedCheckpoint("plain").write(), from, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  std::ofstream(from / "quantize.json") << "mine";
+  std::ofstream(folder / "secret") << "secret";
+  std::ofstream(folder / "hub" / "blobs" / "1234") << "blob";
+  fs::create_symlink("../../../secret", from / "notes.txt");
+  fs::create_symlink("../../blobs/1234", from / "generation_config.json");
+  fs::create_symlink("quantize.json", from / "inside.json");
+  const auto made = quantize(from, folder / "out", "nvfp4");
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(read_text(folder / "out" / "quantize.json"), "mine");
+  EXPECT_EQ(read_text(folder / "out" / "inside.json"), "mine");
+  EXPECT_EQ(read_text(folder / "out" / "generation_config.json"), "blob");
+  EXPECT_FALSE(fs::exists(folder / "out" / "notes.txt"));
+  EXPECT_THAT(made->not_copied, ::testing::Contains("notes.txt"));
+  EXPECT_FALSE(fs::exists(folder / "out" / ".nanscope-quantize.json"));
+}
+
+TEST(Quantize, OfTwoIntoOneFolderTheSecondEnds) {
+  const TemporaryFolder folder;
+  const auto lock = FolderLock::take(folder / "out", "quantize");
+  ASSERT_TRUE(lock);
+  const auto made = quantize(EditedCheckpoint("plain").write(), folder / "out", "nvfp4");
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message, HasSubstr("is being written by nanscope quantize"));
+}
+
+/// `cut`: of the shard that is finished, its end is lost before the second call.
+void stop_and_go_on(bool cut) {
   const TemporaryFolder folder;
   // Two files, the second of which is not finished.
   EditedCheckpoint whole("plain");
@@ -249,9 +283,11 @@ TEST(Quantize, GoesOnWhereItWasStopped) {
   const auto other = quantize(from, folder / "out", "mxfp4");
   ASSERT_FALSE(other);
   EXPECT_THAT(other.error().message, HasSubstr("not of this command with these arguments"));
+  const fs::path shard = folder / "out.partial" / "a.safetensors";
+  if (cut) fs::resize_file(shard, fs::file_size(shard) / 2);
   const auto resumed = quantize(from, folder / "out", "nvfp4");
   ASSERT_TRUE(resumed) << resumed.error().message;
-  EXPECT_EQ(resumed->resumed, 1U);
+  EXPECT_EQ(resumed->resumed, cut ? 0U : 1U);
   EXPECT_EQ(resumed->weights.size(), 7U);
   const auto at_once = quantize(from, folder / "again", "nvfp4");
   ASSERT_TRUE(at_once);
@@ -260,6 +296,9 @@ TEST(Quantize, GoesOnWhereItWasStopped) {
   EXPECT_TRUE(fs::exists(folder / "out" / "tokenizer.json"));
   EXPECT_EQ(read_text(folder / "out" / "config.json"), read_text(folder / "again" / "config.json"));
 }
+
+TEST(Quantize, GoesOnWhereItWasStopped) { stop_and_go_on(false); }
+TEST(Quantize, MakesAShardThatWasCutAgain) { stop_and_go_on(true); }
 
 TEST(Quantize, RefusesWhatCannotBeStored) {
   const TemporaryFolder folder;

@@ -122,7 +122,7 @@ TEST_F(TrainCheckpoint, EveryBitOfTheStateComesBack) {
 TEST_F(TrainCheckpoint, LaterStepsReplaceEarlierOnes) {
   ASSERT_TRUE(save(7));
   std::ofstream(path_ / "losses.csv") << "mine";
-  std::ofstream(path_ / "optimizer-8.safetensors.Ab3dEf.tmp") << "left by a process that was killed";
+  std::ofstream(path_ / "optimizer-8.safetensors.abcdefghij22.tmp") << "left by a process that was killed";
   std::ofstream(path_ / "model.safetensors.qwertyuiop22.tmp") << "so is this";
   const Status saved = save(8);
   ASSERT_TRUE(saved) << saved.error().message;
