@@ -35,8 +35,8 @@ bool in_path(std::string_view path, std::string_view word) {
   return false;
 }
 
-/// Where a model has a decoder, its encoder is a tower with sequences of its own, and so is what attends from the one
-/// to the other. An encoder alone (BERT, ViT) is the model.
+/// Where a model has a decoder, its encoder is a tower with sequences of its own. An encoder alone (BERT, ViT) is the
+/// model. What attends from the one to the other is a tower too, also where the encoder ran before the dump began.
 void settle_towers(std::vector<DumpTensor>& tensors) {
   constexpr std::string_view kCross[] = {"encoder_attn", "enc_dec_attention", "crossattention", "cross_attn",
                                          "cross_attention"};
@@ -44,13 +44,19 @@ void settle_towers(std::vector<DumpTensor>& tensors) {
     return std::any_of(tensors.begin(), tensors.end(),
                        [&](const DumpTensor& one) { return one.at.tower.empty() && in_path(one.at.module, word); });
   };
-  if (!has("encoder") || !has("decoder")) return;
+  const auto is_cross = [&](const DumpTensor& one) {
+    return std::any_of(std::begin(kCross), std::end(kCross),
+                       [&](std::string_view word) { return in_path(one.at.module, word); });
+  };
+  const bool both = has("encoder") && has("decoder");
+  // Attention of that name alone is the model's own.
+  const bool has_own = std::any_of(tensors.begin(), tensors.end(), [&](const DumpTensor& one) {
+    return one.at.op == "q_proj" && one.at.tower.empty() && !is_cross(one);
+  });
   for (DumpTensor& one : tensors) {
     if (!one.at.tower.empty()) continue;
-    if (in_path(one.at.module, "encoder")) one.at.tower = "encoder";
-    for (const std::string_view word : kCross) {
-      if (in_path(one.at.module, word)) one.at.tower = "cross";
-    }
+    if (both && in_path(one.at.module, "encoder")) one.at.tower = "encoder";
+    if (has_own && is_cross(one)) one.at.tower = "cross";
   }
 }
 
