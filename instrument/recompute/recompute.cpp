@@ -18,7 +18,8 @@ constexpr std::int64_t kSampleRows = 8;                  ///< that choose a form
 constexpr std::int64_t kVerifiedRows = 32;               ///< that a form is held to which explains all of those
 constexpr std::size_t kSampleOps = 6;
 constexpr int kSampleReaders = 3;  ///< of ops that were not dumped: one that goes wrong is outvoted
-constexpr double kMostly = 0.5;    ///< of the elements: what it does is right, and something of it is not
+constexpr double kLargestMeanSquare = 1.0 / (3.29 * 3.29);  ///< 3.29 sigma hold 99.9 % of a normal distribution
+constexpr double kMostly = 0.5;  ///< of the elements: what it does is right, and something of it is not
 constexpr std::int64_t kChunk = std::int64_t{1} << 20;  ///< elements at a time
 
 /// `count` of `rows`, evenly, the first and the last among them.
@@ -181,7 +182,9 @@ bool Recomputer::understood(const Op& op) const {
   const Group& group = *found->second.second;
   // A base of the rotary embedding that is not the model's turns the first positions nearly alike.
   const bool searched = op.kind == OpKind::rope && op.input("cos") == 0;
-  return group.came_out > 0 || (group.share > kMostly && !searched) || plain_linear(op);
+  // What attention mixes is small next to its bound in bf16: most of it fits other arithmetic too (DeBERTa's).
+  const bool mostly = group.share > kMostly && !searched && !of_attention(op.kind);
+  return group.came_out > 0 || mostly || plain_linear(op);
 }
 
 /// A module that was dumped with its own input, weight and output, where others like it come out: there is one way of
@@ -256,7 +259,9 @@ Recomputer::Tried Recomputer::try_form(const OpForm& form, std::vector<std::pair
       continue;
     const auto judged = judge_sample(*one, *made, form, kSampleRows);
     if (!judged || judged->elements == 0) continue;
-    tried.add(judged->share(), judged->squares);
+    // Of errors that are random, one in a thousand beyond the bound (kExplained) leaves a mean square of a tenth of it.
+    const double mean_square = judged->squares / static_cast<double>(judged->elements);
+    tried.add(judged->share(), judged->squares, !of_attention(one->kind) || mean_square < kLargestMeanSquare);
     if (first) sample.emplace_back(id, tensor);
     if (tried.ops >= static_cast<int>(kSampleOps)) break;
   }

@@ -181,9 +181,9 @@ class Recomputer {
     int came_out = 0;    ///< of them
     double share = 0;    ///< of elements, summed over the ops
     double squares = 0;  ///< of the distances in units of the bound, over all elements
-    void add(double one, double distance = 0) {
+    void add(double one, double distance = 0, bool near = true) {
       ++ops;
-      came_out += one >= 0.99 ? 1 : 0;
+      came_out += one >= 0.99 && near ? 1 : 0;
       share += one;
       squares += distance;
     }
