@@ -11,7 +11,6 @@ namespace nanscope {
 namespace {
 
 constexpr int kMostTried = 64;      ///< outputs that alternatives are tried on
-constexpr double kComesOut = 0.99;  ///< share of elements that an explanation leaves none but rounding of
 
 /// Attention of a step whose rows nothing places: which keys of steps before it reads is not known. It is known where
 /// another layer's comes out as they are taken to stand.

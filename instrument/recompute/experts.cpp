@@ -175,7 +175,7 @@ class Mixture {
     experts_ =
         logits_ != nullptr && logits_->channels > 0 ? logits_->channels : static_cast<std::int64_t>(outputs_.size());
     if (experts_ <= 0 || experts_ > kMostExperts) {
-      why = "how many experts there are was not dumped";
+      why = experts_ <= 0 ? "how many experts there are was not dumped" : "there are more experts than are recomputed";
       return false;
     }
     if (static_cast<std::int64_t>(outputs_.size()) == experts_) return true;

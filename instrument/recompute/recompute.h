@@ -18,8 +18,11 @@
 
 namespace nanscope {
 
-/// Elements that may be off without a finding: rounding that the bound does not cover, a few in a thousand.
+/// Share of the elements of an output that have to be within the bound: one in a thousand may be off without a finding.
 inline constexpr double kExplained = 0.999;
+
+/// Share of the elements from which on a form, or an explanation, is taken to give an output.
+inline constexpr double kComesOut = 0.99;
 
 /// Distance, in units of the bound, beyond which an element is as far off as any.
 inline constexpr double kFarthest = 1e3;
@@ -183,7 +186,7 @@ class Recomputer {
     double squares = 0;  ///< of the distances in units of the bound, over all elements
     void add(double one, double distance = 0, bool near = true) {
       ++ops;
-      came_out += one >= 0.99 && near ? 1 : 0;
+      came_out += one >= kComesOut && near ? 1 : 0;
       share += one;
       squares += distance;
     }

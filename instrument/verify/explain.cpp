@@ -12,7 +12,6 @@
 namespace nanscope {
 namespace {
 
-constexpr double kComesOut = 0.99;       ///< share of the elements that an explanation leaves none but rounding of
 constexpr std::size_t kBadRows = 48;     ///< that alternatives are tried on
 constexpr std::int64_t kOtherRows = 16;  ///< and of the others
 

@@ -19,7 +19,7 @@ namespace nanscope {
 namespace {
 
 constexpr std::int64_t kMostTokens = 4096;
-constexpr double kLeaves = 3;            ///< times the error of the layer before
+constexpr double kLeaves = 3;            ///< times the largest error of a layer before
 constexpr double kRoundingsOfLayer = 8;  ///< of a layer's output, each a unit roundoff
 
 /// What comes out of each layer, for all positions.

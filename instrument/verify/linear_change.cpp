@@ -107,7 +107,7 @@ std::optional<ExplainedBy> factor(const Sample& sample, const Op& op) {
   }
   const double count = static_cast<double>(sample.actual.size());
   const double share = static_cast<double>(explained) / count;
-  if (share < 0.99) return std::nullopt;
+  if (share < kComesOut) return std::nullopt;
   healthy.elements = scaled.elements = std::ssize(sample.actual);
   scaled.explained = static_cast<std::int64_t>(explained);
   measure_chances(healthy, {&scaled, 1}, 1);

@@ -72,7 +72,7 @@ Recomputed judge(const Table& table, const RopeAngles& angles, std::int64_t shif
 std::vector<ExplainedBy> explain(const Table& table, const ModelForms& model, bool local, std::int64_t context) {
   std::vector<ExplainedBy> found;
   const auto keep = [&](std::string_view name, std::string text, const Recomputed& judged) {
-    if (judged.elements == 0 || judged.share() < 0.99) return;
+    if (judged.elements == 0 || judged.share() < kComesOut) return;
     found.push_back({std::string(name), std::move(text), table.op->name, judged.share(),
                      std::sqrt(judged.squares / static_cast<double>(judged.elements))});
   };
