@@ -201,7 +201,7 @@ def one_row_larger(made):
 
 
 # Name, the modules that it is planted in, what plants it, and the classes that are right for it.
-NORM, PRODUCT = r"(norm|ln|LayerNorm)[^.]*$", r"(proj|dense|fc\d?|wi|wo|c_fc|query_key_value|up|down|h_to_4h|in_layer|Wi|Wo)[^.]*$"
+NORM, PRODUCT = r"(norm|ln|LayerNorm)[^.]*$", r"(proj|dense|fc\d?|wi|wo|c_fc|query_key_value|up|down|h_to_4h|in_layer|Wi|Wo|receptance)[^.]*$"
 NOT_FINITE = {"invalid-op", "weight-corruption"}
 FAULTS = [
     ("NaN in a weight", PRODUCT, poison_weight, NOT_FINITE),

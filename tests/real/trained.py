@@ -5,8 +5,8 @@
 
 Needs torch and transformers (tried with 2.15 and 5.24) and checkpoints of language models or BERT-like encoders, such as
 SmolLM2-135M and all-MiniLM-L6-v2. Each is run on a CPU: a prompt of some hundred tokens and three decode steps, or a
-padded batch. A healthy dump must not be accused, by `diagnose` or by `verify --model`, also where the checkpoint is
-served in another dtype. Then ten faults are planted, one a run, and each must be found at the planted module. Prints a
+padded batch. A healthy dump must not be accused, by `diagnose` alone or with `--model`, or by `verify`, also where the
+checkpoint is served in another dtype. Then ten faults are planted, one a run, and each must be found at the planted module. Prints a
 line a run; exit code 1 where something was accused or missed."""
 import argparse
 import json
@@ -93,6 +93,11 @@ FAULTS = [
 ]
 
 
+WAYS = [("diagnose", ["diagnose", "{dump}", "--format", "json"]),
+        ("diagnose --model", ["diagnose", "{dump}", "--model", "{model}", "--format", "json"]),
+        ("verify", ["verify", "{dump}", "--model", "{model}", "--json", "--no-free-run"])]  # exit code 2: no such family
+
+
 def load(checkpoint, dtype):
     config = transformers.AutoConfig.from_pretrained(checkpoint)
     causal = any("CausalLM" in name for name in config.architectures or [])
@@ -153,19 +158,16 @@ def main():
                     run(model, causal, tokenizer)
                 label = f"{checkpoint.name} {dtype}: {name}"
                 told = []
-                for way in (["diagnose", str(dump), "--format", "json"],
-                            ["verify", str(dump), "--model", str(checkpoint), "--json", "--no-free-run"]):
-                    code, found = ask(arguments.nanscope, *way)
-                    told.append((way[0], code, found, place_of(found)))
-                    if plant is None and code not in ((0, 3) if way[0] == "diagnose" else (0, 2, 3)):
-                        accused.append(f"{label} by {way[0]}")
-                if plant and not alone and told[1][1] == 2:
-                    print(f"{label} in {path}: not tried, verify knows no such family", flush=True)
-                    continue
+                for way, words in WAYS:
+                    words = [word.format(dump=dump, model=checkpoint) for word in words]
+                    code, found = ask(arguments.nanscope, *words)
+                    told.append((way, code, found, place_of(found)))
+                    if plant is None and code not in ((0, 2, 3) if way == "verify" else (0, 3)):
+                        accused.append(f"{label} by {way}")
                 if plant:
                     planted += 1
                     # A weight's fault shows in the module's output; the input of the module behind it is that tensor.
-                    right = [way for way, code, _found, place in told if code == 1 and is_at(path, place) and (alone or way == "verify")]
+                    right = [way for way, code, _found, place in told if code == 1 and is_at(path, place) and (alone or way != "diagnose")]
                     if not right:
                         missed.append(label)
                     print(f"{label} in {path}: {'found by ' + ' and '.join(right) if right else 'MISSED'}"
