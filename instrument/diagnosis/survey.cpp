@@ -10,7 +10,7 @@
 namespace nanscope {
 namespace {
 
-constexpr int kMostTried = 64;      ///< outputs that alternatives are tried on
+constexpr int kMostTried = 64;  ///< outputs that alternatives are tried on
 
 /// Attention of a step whose rows nothing places: which keys of steps before it reads is not known. It is known where
 /// another layer's comes out as they are taken to stand.

@@ -225,7 +225,7 @@ void drop_repeated(const std::vector<Used>& weights, std::vector<Finding>& found
   found = std::move(kept);
 }
 
-// A flipped exponent bit makes a value at least 2^16 times another; nothing in trained weights stands so alone.
+// A flip of the exponent bit that counts 16, or of a higher one, makes a value 2^16 times as large or more.
 constexpr double kLone = 65536;
 // Codes without their scale are larger by the scale's inverse, which is in the thousands for trained weights in e4m3.
 constexpr double kUnscaled = 256;

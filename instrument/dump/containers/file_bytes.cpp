@@ -1,5 +1,7 @@
 #include "instrument/dump/containers/file_bytes.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -31,7 +33,13 @@ void KeptFile::keep() {
   if (auto held = hold()) file_ = std::move(*held);
 }
 
-Result<FileBytes> KeptFile::hold() const {
+Result<FileBytes> KeptFile::hold(std::uint64_t reads) const {
+  const bool mapped = file_.source != nullptr && file_.owner != nullptr && size_ >= kAlwaysHeld;
+  if (mapped && read_->fetch_add(reads) + reads > kMostResident) {
+    read_->store(0);
+    // Without it more stays resident, and nothing else changes.
+    ::madvise(const_cast<std::byte*>(file_.bytes.data()), file_.bytes.size(), MADV_DONTNEED);
+  }
   if (file_.source == nullptr || file_.owner != nullptr) return file_;
   auto held = file_.source->hold();
   if (!held) return tl::unexpected(held.error());

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -40,13 +41,19 @@ class KeptFile {
 
   const std::string& name() const { return file_.name; }
   std::uint64_t size() const { return size_; }
-  /// All of it. Thread-safe. Error: it is no longer what it was when it was opened.
-  Result<FileBytes> hold() const;
+  /// All of it, of which `reads` bytes will be read. Thread-safe. Error: it is no longer what it was when it was
+  /// opened.
+  Result<FileBytes> hold(std::uint64_t reads = 0) const;
+
+  /// Bytes of a mapped file that may be resident: after that many were read its pages are given back. Who still holds
+  /// bytes reads them again from the file.
+  static constexpr std::uint64_t kMostResident = std::uint64_t{128} << 20;
   Status check() const;
 
  private:
   FileBytes file_;  ///< without bytes where they are held while they are used
   std::uint64_t size_ = 0;
+  std::shared_ptr<std::atomic<std::uint64_t>> read_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 /// "FILE: offset N: what", which should say what was expected and what was found.

@@ -88,9 +88,10 @@ class RawFiles final : public Container {
   Result<TensorBytes> bytes(std::size_t tensor) const override {
     const ContainedTensor& wanted = tensors_.at(tensor);
     const Place& place = places_[tensor];
-    const auto file = place.file->data.hold();
+    const std::uint64_t size = wanted.dtype->bytes(wanted.count());
+    const auto file = place.file->data.hold(size);
     if (!file) return tl::unexpected(file.error());
-    const auto elements = file->bytes.subspan(wanted.offset, wanted.dtype->bytes(wanted.count()));
+    const auto elements = file->bytes.subspan(wanted.offset, size);
     if (!place.first_index_fastest) return TensorBytes{elements, file->owner};
     const StridedView view = first_index_fastest(wanted.shape);
     if (view.contiguous()) return TensorBytes{elements, file->owner};

@@ -26,9 +26,10 @@ class Safetensors final : public Container {
 
   Result<TensorBytes> bytes(std::size_t tensor) const override {
     const ContainedTensor& wanted = tensors_.at(tensor);
-    const auto file = file_.hold();
+    const std::uint64_t size = wanted.dtype->bytes(wanted.count());
+    const auto file = file_.hold(size);
     if (!file) return tl::unexpected(file.error());
-    return TensorBytes{file->bytes.subspan(wanted.offset, wanted.dtype->bytes(wanted.count())), file->owner};
+    return TensorBytes{file->bytes.subspan(wanted.offset, size), file->owner};
   }
   Status check() const override { return file_.check(); }
 

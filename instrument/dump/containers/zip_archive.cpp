@@ -378,7 +378,7 @@ Result<TensorBytes> ZipArchive::beginning(const ZipMember& member, std::uint64_t
 }
 
 Result<TensorBytes> ZipArchive::stored(const ZipMember& member, std::uint64_t size) const {
-  auto file = file_.hold();
+  auto file = file_.hold(size);
   if (!file) return tl::unexpected(file.error());
   return TensorBytes{file->bytes.subspan(member.data, size), std::move(file->owner)};
 }
