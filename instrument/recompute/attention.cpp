@@ -161,11 +161,12 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     if (span == nullptr) return true;
     const std::int64_t columns = key_columns(values, op, *step, *span);
-    const auto k = gather_keys(values, op, "k", *step, *span, columns, reading, why);
+    auto k = gather_keys(values, op, "k", *step, *span, columns, reading, why);
     const auto v = gather_keys(values, op, "v", *step, *span, columns, reading_values, why);
     if (!k || !v) return false;
     const auto heads = heads_of(q.columns, k->block.columns, form.heads, why);
     if (!heads || v->block.columns % heads->groups != 0) return false;
+    measure_keys(*k, heads->width);
     std::shared_ptr<const std::vector<float>> sinks;
     if (!read_sinks(values, op, form, heads->count, sinks, why)) return false;
     const std::int64_t width = v->block.columns / heads->groups;

@@ -9,9 +9,14 @@ namespace nanscope {
 namespace {
 
 double dot(const float* a, const float* b, std::int64_t n) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += double{a[i]} * double{b[i]};
-  return sum;
+  // Four sums: one alone waits for itself.
+  double sums[4] = {0, 0, 0, 0};
+  std::int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    for (std::int64_t lane = 0; lane < 4; ++lane) sums[lane] += double{a[i + lane]} * double{b[i + lane]};
+  }
+  for (; i < n; ++i) sums[0] += double{a[i]} * double{b[i]};
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 double norm(const float* a, std::int64_t n) { return std::sqrt(dot(a, a, n)); }
@@ -52,6 +57,19 @@ std::vector<std::int64_t> possible_heads(std::int64_t query_channels, std::int64
   return possible;
 }
 
+void measure_keys(KeyMatrix& keys, std::int64_t width) {
+  const std::int64_t groups = width > 0 ? keys.block.columns / width : 0;
+  keys.norms.resize(static_cast<std::size_t>(keys.block.rows * groups));
+  keys.off_norms.resize(keys.norms.size());
+  for (std::int64_t row = 0; row < keys.block.rows; ++row) {
+    for (std::int64_t group = 0; group < groups; ++group) {
+      const auto at = static_cast<std::size_t>(row * groups + group);
+      keys.norms[at] = norm(keys.block.row(row) + group * width, width);
+      keys.off_norms[at] = off_norm(keys.block, row, group * width, width);
+    }
+  }
+}
+
 void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, std::int64_t head,
                 const OpForm& form, Line& into) {
   const auto columns = static_cast<std::int64_t>(keys.there.size());
@@ -61,14 +79,16 @@ void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const H
   const double left_off = off_norm(q, row, head * heads.width, heads.width);
   const std::int64_t group = heads.group_of(head, form.shift == kTiled) * heads.width;
   const double sums = sum_error(heads.width, kF32);
+  const std::int64_t groups = keys.block.columns / heads.width;
   for (std::int64_t column = 0; column < columns; ++column) {
     const auto at = static_cast<std::size_t>(column);
     if (!keys.there[at]) continue;
     const float* right = keys.block.row(column) + group;
-    const double right_norm = norm(right, heads.width);
+    const auto measured = static_cast<std::size_t>(column * groups + group / heads.width);
+    const double right_norm = keys.norms[measured];
     const double score = form.number * dot(left, right, heads.width);
     into.value[at] = form.cap > 0 ? form.cap * std::tanh(score / form.cap) : score;
-    const double inherited = left_off * right_norm + left_norm * off_norm(keys.block, column, group, heads.width);
+    const double inherited = left_off * right_norm + left_norm * keys.off_norms[measured];
     into.error[at] = std::abs(form.number) * (left_norm * right_norm * sums + inherited);
   }
 }
@@ -94,7 +114,9 @@ bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::
   };
   double largest = -INFINITY;
   for (std::size_t c = 0; c < columns; ++c) {
-    if (mask.visible[c]) largest = std::max(largest, score(c));
+    if (!mask.visible[c]) continue;
+    if (!std::isfinite(scores.error[c])) return false;  // a score that is not known may be anything
+    largest = std::max(largest, score(c));
   }
   if (sink) largest = std::max(largest, *sink);
   if (!std::isfinite(largest)) return false;
@@ -105,7 +127,12 @@ bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::
   double least = taken / apart;
   double most = taken * apart;
   for (std::size_t c = 0; c < columns; ++c) {
-    into.value[c] = mask.visible[c] ? std::exp(score(c) - largest) : 0;
+    if (!mask.visible[c]) {
+      into.value[c] = 0;
+      into.error[c] = 1;
+      continue;
+    }
+    into.value[c] = std::exp(score(c) - largest);
     into.error[c] = std::exp(std::min(scores.error[c] + rounded * std::abs(score(c)), kMostOff));
     sum += into.value[c];
     least += into.value[c] / into.error[c];

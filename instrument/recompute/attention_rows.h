@@ -45,6 +45,9 @@ struct Line {
   }
 };
 
+/// Measures rows of keys in groups of `width` channels, for score_line().
+void measure_keys(KeyMatrix& keys, std::int64_t width);
+
 /// cap * tanh(factor * q k' / cap) of one head over all keys. Error: Higham's bound of the sums in f32 and what q and
 /// k inherit (Cauchy-Schwarz).
 void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, std::int64_t head,

@@ -16,6 +16,9 @@ struct KeyMatrix {
   Block block;                         ///< a row a column of the scores; zero where it is not there
   std::vector<bool> there;             ///< whether the row could be had
   std::vector<std::int64_t> position;  ///< in the sequence, -1 for padding
+  /// Of each row and group of channels, one group after another: the norm, and the norm of the errors. Filled by
+  /// measure_keys().
+  std::vector<double> norms, off_norms;
 };
 
 /// Keys that attention of a span goes over: those of its context, or the last ones that a mask of a window covers.

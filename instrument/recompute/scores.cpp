@@ -287,10 +287,11 @@ bool predict_attention_scores(Values& values, const Op& op, const Tensor& out, c
   Line line;
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     if (span == nullptr) return true;
-    const auto keys = gather_keys(values, op, "k", *step, *span, shape.columns, form, why);
+    auto keys = gather_keys(values, op, "k", *step, *span, shape.columns, form, why);
     if (!keys) return false;
     const auto heads = heads_of(q.columns, keys->block.columns, shape.heads, why);
     if (!heads) return false;
+    measure_keys(*keys, heads->width);
     for (std::int64_t row = begin; row < end; ++row) {
       for (std::int64_t head = 0; head < heads->count; ++head) {
         score_line(q, row - first, *keys, *heads, head, own, line);
