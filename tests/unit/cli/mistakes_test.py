@@ -143,6 +143,9 @@ MISTAKES = [
     ("why dump model.layers.0.mlp.otput", 2, "near: 'model.layers.0.mlp.output'"),
     ("why dump Model.Layers.0.MLP.output", 2, "near: 'model.layers.0.mlp.output'"),
     ("why small.nanscope --brief --all", 2, "excludes"),
+    ("causality small.nanscope --replay-work 0.000000001", 2, "of --replay-work"),
+    ("diagnose small.nanscope --model checkpoint", 2, "--model is for dumps"),
+    ("diagnose linked", 2, "is a link to a file out of its folder; --follow-links reads it"),
     ("replay small.nanscope --at 0/0/-/logit", 2, "near: 'logits'"),
     ("replay small.nanscope --set kv.format=fp8", 2, "did you mean 'e4m3'?"),
     ("replay small.nanscope --set kv.format=BF16", 2, "did you mean 'bf16'?"),
@@ -254,6 +257,8 @@ class Mistakes(unittest.TestCase):
         (folder / "text.nanscope").write_text("this is no recording")
         (folder / "nowhere.link").symlink_to("nowhere")
         npy(folder / "dump" / "model.layers.0.mlp.output.npy", 8, 16, [1.0] * 127 + [float("nan")])
+        npy(folder / "linked" / "model.layers.0.mlp.output.npy", 8, 16, [1.0] * 128)
+        (folder / "linked" / "nanscope.toml").symlink_to("../small.toml")
         for command in ("run small.toml", "run other.toml", "run small.toml -o locked.nanscope",
                         "run small.toml -o recordings/a.nanscope", "attach dump -o attached.nanscope"):
             done = cls.run_shell(command)
