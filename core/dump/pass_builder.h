@@ -57,6 +57,7 @@ class PassBuilder {
   std::vector<Index> shared_by_ranks(const std::vector<std::size_t>& tensors) const;
   void settle_rotated();
   void settle_routed();
+  void settle_router_scores();
   bool embeds_inside(const TensorName& at) const;
   bool is_cosine(Index index) const;
   bool seen(std::string_view op) const { return seen_.contains({scope_.tower, std::string(op)}); }

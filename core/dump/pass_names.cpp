@@ -93,7 +93,7 @@ void PassBuilder::settle_rotated() {
 }
 
 /// Beside its logits a router gives, and experts take beside their rows, the chosen experts as integers, and as many
-/// weights as those. Of two real outputs of one shape the logits come second (Llama 4).
+/// weights as those.
 void PassBuilder::settle_routed() {
   const auto routed = [](const DumpTensor& one) {
     const bool beside = (one.at.op == "router" && one.at.port == Port::output) ||
@@ -120,19 +120,27 @@ void PassBuilder::settle_routed() {
         chosen.contains({key(one.at), one.shape}))
       become(one.at, "router_weights");
   }
-  std::set<std::pair<std::string, std::vector<std::int64_t>>> second;
-  for (DumpTensor& one : run_.dump_.tensors) {
-    if (!routed(one) || one.at.op != "router" || one.at.index != 1 || one.dtype->kind != DtypeKind::real) continue;
-    second.insert({key(one.at), one.shape});
-    one.at.index = 0;
-    one.at.role = "router_logits";
-  }
-  for (DumpTensor& one : run_.dump_.tensors) {
-    const bool scores = routed(one) && one.at.op == "router" && one.at.index == 0 && !one.name.ends_with(".1");
-    if (!scores || !second.contains({key(one.at), one.shape})) continue;
-    one.at.op = one.at.role = "chosen_scores";
-    one.at.kind = OpKind::dumped;
-    one.at.known = false;
+}
+
+/// Of two real outputs of a router, of one shape, the one within 0 and 1 are the scores that experts are weighed by,
+/// and the other are the logits: Llama 4 gives the scores first.
+void PassBuilder::settle_router_scores() {
+  const auto scores = [](const DumpTensor& one) {
+    return one.health.count > 0 && one.health.min >= 0 && one.health.max <= 1;
+  };
+  std::vector<DumpTensor>& tensors = run_.dump_.tensors;
+  for (DumpTensor& second : tensors) {
+    if (second.at.op != "router" || second.at.port != Port::output || second.at.index != 1 || scores(second)) continue;
+    const auto first = std::find_if(tensors.begin(), tensors.end(), [&](const DumpTensor& one) {
+      return one.at.module == second.at.module && one.at.pass() == second.at.pass() && one.at.op == "router" &&
+             one.at.port == Port::output && one.at.index == 0 && one.shape == second.shape && scores(one);
+    });
+    if (first == tensors.end()) continue;
+    first->at.op = first->at.role = "chosen_scores";
+    first->at.kind = OpKind::dumped;
+    first->at.known = false;
+    second.at.index = 0;
+    second.at.role = "router_logits";
   }
 }
 
@@ -141,6 +149,7 @@ void PassBuilder::settle_names() {
   settle_checkpoints();
   settle_rotated();
   settle_routed();
+  settle_router_scores();
   const auto note = [&](const TensorName& at) { seen_.insert({at.tower, at.op}); };
   std::vector<Index> cosines;
   for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {

@@ -28,8 +28,8 @@ struct VerifyRow {
   Cell cell = kErrorAbsent;
   std::string furthest;  ///< "2.636e+04", in units of the bound
   std::string beyond;    ///< "224 of 576", of more than fit "0.12 %"
-  std::string
-      because;  ///< "shown: the cap of the scores left out (explains 100 % of 576 elements)", or why it was not checked
+  /// "shown: the cap of the scores left out (explains 100 % of 576 elements)", or why it was not checked.
+  std::string because;
   bool unexplained = false;
 };
 

@@ -37,8 +37,8 @@ struct Survey {
   std::vector<Recomputed> tables = {};  ///< that steps were given, judged by KnownModel::tables
   bool recomputing = true;              ///< ops were to be done again
   std::size_t recomputed = 0;           ///< ops
-  std::vector<TensorId> not_understood =
-      {};  ///< ascending: outputs of ops that come out under no known form, in no layer
+  /// Ascending: outputs of ops that come out under no known form, in no layer.
+  std::vector<TensorId> not_understood = {};
 
   RunView& run() { return facts.run; }
   Values& values() { return recomputer.values(); }

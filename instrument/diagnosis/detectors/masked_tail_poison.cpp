@@ -32,8 +32,10 @@ Findings detect_masked_tail_poison(Survey& survey) {
     const auto count = std::count_if(birth.keys.begin(), birth.keys.end(), nobodys);
     if (count == 0) continue;
     Finding finding = finding_at(survey, i);
-    finding.rank = count == static_cast<std::ptrdiff_t>(birth.keys.size()) ? Rank::counted : Rank::resemblance;
-    finding.fault.certainty = Certainty::shown;
+    // Where other keys hold NaN too, these need not be the reason.
+    const bool all = count == static_cast<std::ptrdiff_t>(birth.keys.size());
+    finding.rank = all ? Rank::counted : Rank::resemblance;
+    finding.fault.certainty = all ? Certainty::shown : Certainty::possible;
     // Slots of nobody may hold anything: the first that is bad of somebody is what was made of them.
     finding.shows_in = finding.tensor;
     const Tensor& read = *survey.run().tensor(birth.read);

@@ -38,9 +38,10 @@ Findings detect_wrong_result(Survey& survey) {
         best != nullptr ? fmt::format("; {} explains {:.3g} % of them", best->form.text, 100 * best->share()) : "",
         rival != nullptr ? fmt::format(", {} as many", rival->form.text) : "",
         region.content.empty() ? "" : fmt::format("; it holds {}", region.content));
-    finding.fault.fix = table             ? "compare the server's rotary settings with the model's config.json"
-                        : best != nullptr ? "compare the kernel with a reference for this case: " + best->form.text
-                                          : "run the op again with a reference kernel on the dumped inputs";
+    finding.fault.fix = table ? "compare the server's rotary settings with the model's config.json"
+                        : best != nullptr && rival == nullptr
+                            ? "compare the kernel with a reference for this case: " + best->form.text
+                            : "run the op again with a reference kernel on the dumped inputs";
     out.found.push_back(std::move(finding));
   }
   exclude_deviations(out, survey, "nothing could be recomputed: dump inputs, outputs and weights of the same ops");

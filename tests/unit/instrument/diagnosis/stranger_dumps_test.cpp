@@ -376,8 +376,8 @@ TEST(Masks, HideByTheWeakestNumberInUse) {
 }
 
 /// A router whose module gives two real outputs of one shape: the scores that its experts are weighed by, and its
-/// logits.
-Diagnosis router_of_two(std::int64_t wrong) {
+/// logits, in this order or, with `logits_first`, in the other.
+Diagnosis router_of_two(std::int64_t wrong, bool logits_first = false) {
   MemoryDump dump;
   constexpr std::int64_t kExperts = 4;
   for (std::int64_t layer = 0; layer < 3; ++layer) {
@@ -391,8 +391,8 @@ Diagnosis router_of_two(std::int64_t wrong) {
     if (layer == wrong) logits[3] += 1;
     dump.add(at + "input", "f32", {kRows, kWidth}, x);
     dump.add(at + "weight", "f32", {kExperts, kWidth}, weight);
-    dump.add(at + "output", "f32", {kRows, kExperts}, scores);
-    dump.add(at + "output.1", "f32", {kRows, kExperts}, logits);
+    dump.add(at + "output", "f32", {kRows, kExperts}, logits_first ? logits : scores);
+    dump.add(at + "output.1", "f32", {kRows, kExperts}, logits_first ? scores : logits);
   }
   return diagnosed(dump);
 }
@@ -402,6 +402,13 @@ TEST(Router, MayGiveItsScoresBeforeItsLogits) {
   const Diagnosis wrong = router_of_two(1);
   ASSERT_THAT(classes(wrong), ElementsAre("wrong-result"));
   EXPECT_EQ(wrong.faults[0].tensor, "model.layers.1.feed_forward.router.output.1");
+}
+
+TEST(Router, MayGiveItsLogitsBeforeItsScores) {
+  EXPECT_THAT(classes(router_of_two(-1, true)), ElementsAre());
+  const Diagnosis wrong = router_of_two(1, true);
+  ASSERT_THAT(classes(wrong), ElementsAre("wrong-result"));
+  EXPECT_EQ(wrong.faults[0].tensor, "model.layers.1.feed_forward.router.output");
 }
 
 }  // namespace
