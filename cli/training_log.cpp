@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "core/files/output_file.h"
 #include "instrument/files/file.h"
 
 namespace nanscope::cli {

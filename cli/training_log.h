@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/progress.h"
+#include "core/files/output_file.h"
 #include "core/result.h"
 #include "instrument/train/trainer.h"
 
