@@ -35,6 +35,7 @@ constexpr Goal kGoal{99, 99, 98, 0};
 struct Options {
   std::vector<std::string> only;  ///< classes; all when empty
   std::uint64_t seeds = 8;
+  std::optional<int> shape;  ///< all when empty
   std::filesystem::path keep;
   std::string binary;  ///< nanscope, for the answers of the command as well
   bool faults = true;
@@ -151,7 +152,9 @@ class Check {
 Score Check::all_of(const CorpusClass& of) {
   Score score;
   for (std::uint64_t seed = 1; seed <= options_.seeds; ++seed) {
-    for (int shape = 0; shape < kShapes; ++shape) one(of, shape, seed, score);
+    for (int shape = 0; shape < kShapes; ++shape) {
+      if (options_.shape.value_or(shape) == shape) one(of, shape, seed, score);
+    }
   }
   return score;
 }
@@ -239,8 +242,8 @@ bool Check::report() const {
 
 int usage() {
   fmt::print(stderr,
-             "usage: corpus_check [--list] [--class NAME]... [--seeds N] [--clean-only] [--faults-only]\n"
-             "                    [--keep FOLDER] [--binary NANSCOPE]\n");
+             "usage: corpus_check [--list] [--class NAME]... [--seeds N] [--shape 0..3] [--clean-only]\n"
+             "                    [--faults-only] [--keep FOLDER] [--binary NANSCOPE]\n");
   return 2;
 }
 
@@ -258,6 +261,9 @@ std::optional<Options> parsed(std::span<char*> arguments) {
       options.only.emplace_back(arguments[++i]);
     } else if (flag == "--seeds") {
       options.seeds = static_cast<std::uint64_t>(std::strtoul(arguments[++i], nullptr, 10));
+    } else if (flag == "--shape") {
+      options.shape = static_cast<int>(std::strtol(arguments[++i], nullptr, 10));
+      if (*options.shape < 0 || *options.shape >= kShapes) return std::nullopt;
     } else if (flag == "--keep") {
       options.keep = arguments[++i];
     } else if (flag == "--binary") {
