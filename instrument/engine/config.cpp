@@ -10,6 +10,7 @@
 #include "instrument/engine/score_book.h"
 #include "instrument/engine/shard.h"
 #include "instrument/engine/window_cache.h"
+#include "kernels/ops/column_scales.h"
 
 namespace nanscope {
 

@@ -9,13 +9,6 @@
 #include "core/numbers/format.h"
 #include "core/result.h"
 #include "instrument/model/model_config.h"
-#include "kernels/ops/all_reduce.h"
-#include "kernels/ops/argmax.h"
-#include "kernels/ops/block_quantise.h"
-#include "kernels/ops/kv_read.h"
-#include "kernels/ops/layer_norm.h"
-#include "kernels/ops/softmax.h"
-#include "kernels/ops/tile_mix.h"
 
 /// Everything that a run of the reference transformer depends on besides its prompts. Plain
 /// structs whose defaults are a healthy deployment; each field is a knob of the same name

@@ -3,9 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/ops/activation.h"
-#include "kernels/ops/layer_norm.h"
-#include "kernels/ops/route.h"
+#include "kernels/choices.h"
 
 /// What a transformer is: shapes, norms, positions, experts. Plain structs; each field is a knob of the same name
 /// (instrument/engine/knobs.h), which documents it. A checkpoint's config.json is read into them (model_spec.h).

@@ -12,16 +12,10 @@
 /// both factors are large, and an f16 output long before. 1 + erf cancels for x < -3: the error is an ulp of x, not of
 /// the result.
 #include "kernels/check.h"
+#include "kernels/choices.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
-
-enum class ActivationKind : std::uint8_t { silu, gelu, gelu_tanh, swiglu, geglu_tanh, swiglu_clamped };
-
-/// Whether the kind reads a second input, `up`.
-constexpr bool is_gated(ActivationKind kind) {
-  return kind == ActivationKind::swiglu || kind == ActivationKind::geglu_tanh || kind == ActivationKind::swiglu_clamped;
-}
 
 /// Shapes: x (gate for gated kinds), up (those only), out: (T, D), f32, f16 or bf16. alpha and limit: of
 /// swiglu_clamped.

@@ -9,11 +9,10 @@
 /// rows: the bits of a row depend on how many there are. NaN, Inf: IEEE's.
 /// Traps: f16 leaves its range between ranks though the sum may lie in it.
 #include "kernels/check.h"
+#include "kernels/choices.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
-
-enum class AllReduceOrder : std::uint8_t { rank, ring, tree };
 
 inline constexpr std::int64_t kMostRanks = 8;
 

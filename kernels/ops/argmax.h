@@ -6,13 +6,10 @@
 /// vocabulary): an answer of token 0 is no evidence that the logits were finite. Under first_greater
 /// a NaN anywhere but in column 0 is passed over without a trace; a NaN in column 0 wins the row.
 #include "kernels/check.h"
+#include "kernels/choices.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
-
-/// first_greater: best = 0, then strictly greater wins: an all-NaN row gives 0. propagate: the first
-/// NaN wins (torch.argmax). refuse: -1 for a row that holds a NaN.
-enum class ArgmaxNan : std::uint8_t { first_greater, propagate, refuse };
 
 /// Shapes: x (T, V), V >= 1, of any format, out (T, 1) i32. Ties: the lowest index.
 struct ArgmaxArgs {

@@ -14,11 +14,10 @@
 #include "core/blocks/block_element.h"
 #include "core/blocks/block_scale.h"
 #include "kernels/check.h"
+#include "kernels/choices.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
-
-enum class ScalePacking : std::uint8_t { rounded, unmasked };
 
 /// Shapes: x (T, D) f32, f16 or bf16; codes (T, D) of the format's elements, one a byte; scales (T, S) of its scales,
 /// S >= D / block rounded up, in rows. The format's packing and layout are for files and not looked at. Unmasked

@@ -15,14 +15,11 @@
 #include <limits>
 
 #include "kernels/check.h"
+#include "kernels/choices.h"
 #include "kernels/ops/kv_groups.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
-
-/// How often a reader applies the scale: right, dropped (vllm PR #42580), folded in twice (vllm #39407; the
-/// product of two scales is one factor, as in vllm-omni PR #5262), or its reciprocal.
-enum class ScaleUse : std::uint8_t { once, none, twice, inverse };
 
 /// Shapes: pool as in kv_store; blocks (B, 1) i32: the request's block table; slot_scales as in kv_store, or
 /// not given and `scale` is used for every slot; out (S, C) f32 with S = context rounded up to whole blocks

@@ -11,17 +11,10 @@
 /// (contracted): the same formula, three fates. two_pass and welford are never negative.
 /// E[x^2] overflows f32 from |x| = 1.8e19 on.
 #include "kernels/check.h"
+#include "kernels/choices.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
-
-enum class NormKind : std::uint8_t { layer_norm, rms_norm };
-/// one_pass: E[x^2] - E[x]^2. two_pass: E[(x - mean)^2]. welford: running mean and M2 (Welford 1962).
-enum class VarianceForm : std::uint8_t { one_pass, two_pass, welford };
-/// Order of the sums over a row. sequential: one accumulator, ascending. warp: 32 strided
-/// accumulators, then the butterfly. pairwise: a balanced binary tree over the row (split at the
-/// largest power of two below n), as a recursive pairwise sum.
-enum class SumOrder : std::uint8_t { sequential, warp, pairwise };
 
 /// Shapes: x, out (T, groups * D) normalised per group of D channels (groups = heads for QK norm);
 /// weight, bias (1, D) or not given; stats (T, groups * 3) f32 or not given: mean, variance as

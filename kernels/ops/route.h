@@ -12,14 +12,10 @@
 /// in the choice: with biases of 11 to 35, as they drift in training, gates below 1e-6 all become 0, and the weights
 /// are 0/0 (vllm #47367, sglang #30989). An eps of 1e-20 gives zeros instead: the experts are then left out.
 #include "kernels/check.h"
+#include "kernels/choices.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
-
-/// What makes a gate of a logit.
-enum class RouterScore : std::uint8_t { sigmoid, softmax, softmax_of_chosen };
-/// What a chosen expert is weighed by.
-enum class RouterValue : std::uint8_t { gate, choice_minus_bias };
 
 /// Experts that a token can have: one a lane.
 inline constexpr std::int64_t kMostChosen = 32;

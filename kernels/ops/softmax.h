@@ -19,16 +19,10 @@
 /// each times exp(its maximum - max), which is a difference, an exp and a product of one rounding each. Then the sink's
 /// share and p as above. One block and no sink: the bits of no split.
 #include "kernels/check.h"
+#include "kernels/choices.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
-
-/// additive: s + 0 or s + (-Inf): a NaN score stays NaN under the mask. select: masked scores are
-/// replaced by -Inf. multiply: exp of the raw score times 1 or 0, the row maximum runs over all keys.
-enum class MaskMode : std::uint8_t { additive, select, multiply };
-/// What a maximum does with NaN. propagate: any NaN gives NaN (torch). ignore: NaN is passed over
-/// (fmax, PTX max): a NaN in the row then hides until the sum.
-enum class NanRule : std::uint8_t { propagate, ignore };
 
 /// Shapes: scores, out (T, heads * S); sinks (1, heads) f32, f16 or bf16, or not given. Row t may see keys [first_key,
 /// first_position + t], of these with a window the last `window` alone (Beltagy et al. 2020; Mistral's sliding window);

@@ -13,12 +13,11 @@
 /// division, one rounding to out's format. NaN, Inf: IEEE's; keys that a row does not see are not read. zero_guard:
 /// 0 where the sum is not above 0.
 #include "kernels/check.h"
+#include "kernels/choices.h"
 #include "kernels/ops/column_scales.h"
 #include "kernels/tensor_view.h"
 
 namespace nanscope::kernels {
-
-enum class Diagonal : std::uint8_t { quantized, exact, past };
 
 /// Shapes: p (T, heads * N * tile); v (S, kv_heads * D) f32, N = S / tile rounded up; exact_p, exact_v the same, or not
 /// given; max, sum (T, heads * N) f32; out (T, heads * D). Head h reads value head h / (heads / kv_heads). format: of
