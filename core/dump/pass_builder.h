@@ -58,7 +58,6 @@ class PassBuilder {
   void settle_rotated();
   void settle_routed();
   void settle_router_scores();
-  bool embeds_inside(const TensorName& at) const;
   bool is_cosine(Index index) const;
   bool seen(std::string_view op) const { return seen_.contains({scope_.tower, std::string(op)}); }
   bool seen_any(std::span<const std::string_view> ops) const;

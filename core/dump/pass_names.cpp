@@ -152,10 +152,18 @@ void PassBuilder::settle_names() {
   settle_router_scores();
   const auto note = [&](const TensorName& at) { seen_.insert({at.tower, at.op}); };
   std::vector<Index> cosines;
+  std::set<std::string> embedding;  // modules that are named after embeddings
   for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {
-    note(run_.dump_.tensors[i].at);
+    note(tensor(i).at);
+    if (tensor(i).at.op == "embed") embedding.insert(tensor(i).at.module);
     if (is_cosine(i)) cosines.push_back(i);
   }
+  // Whether one of them holds the one that looks tokens up: BERT's sums several.
+  const auto embeds_inside = [&](const TensorName& at) {
+    const std::string prefix = at.module + '.';
+    const auto inside = embedding.lower_bound(prefix);
+    return inside != embedding.end() && inside->starts_with(prefix);
+  };
   for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {
     TensorName& at = run_.dump_.tensors[i].at;
     const std::size_t rank = tensor(i).shape.size();
@@ -188,13 +196,6 @@ void PassBuilder::settle_names() {
     }
     note(at);
   }
-}
-
-/// Whether a module named after embeddings holds the one that looks tokens up: BERT's sums several.
-bool PassBuilder::embeds_inside(const TensorName& at) const {
-  return std::any_of(run_.dump_.tensors.begin(), run_.dump_.tensors.end(), [&](const DumpTensor& other) {
-    return other.at.op == "embed" && other.at.module.starts_with(at.module + '.');
-  });
 }
 
 /// Whether a rotary module's outputs are cosines and sines, not rotated queries and keys.

@@ -154,48 +154,57 @@ Status SchemeCache::write(const Range& to, std::span<const float> rows, const Kv
   return device_->launch(args);
 }
 
-Status SchemeCache::read_rows(const Sequence& sequence, std::span<float> out) const {
+Status SchemeCache::read_rows(const Sequence& sequence, std::int64_t first, std::int64_t count,
+                              std::span<float> out) const {
   const std::int32_t block = 0;
-  kernels::KvReadArgs args{.pool = view_of(sequence.codes.data(), scheme_.format, sequence.tokens, channels_),
+  const std::byte* codes = sequence.codes.data() + size(first) * info(scheme_.format).storage_bytes();
+  kernels::KvReadArgs args{.pool = view_of(codes, scheme_.format, count, channels_),
                            .blocks = view_of(&block, Format::i32, 1, 1),
                            .slot_scales = {},
-                           .out = floats(out, sequence.tokens, channels_),
-                           .block_size = sequence.tokens};
-  if (chooser_ != nullptr) {
-    describe(scheme_, chooser_->scale_group(), chooser_->zero_group(), args);
-    const std::int64_t groups = kernels::group_count(channels_, args.scale_group);
-    // Slots behind those that have codes have no scale yet.
-    std::vector<float> scales = sequence.scales;
-    scales.resize(static_cast<std::size_t>(sequence.tokens * groups));
-    std::vector<float> zeros = sequence.zeros;
-    const std::int64_t zero_groups = kernels::group_count(channels_, args.zero_group);
-    const bool shifted = scheme_.statistic == KvStatistic::min_max || scheme_.transform == KvTransform::minus_mean;
-    if (shifted) zeros.resize(static_cast<std::size_t>(sequence.tokens * zero_groups));
-    args.slot_scales = floats(scales, sequence.tokens, groups);
-    args.slot_zeros = floats(zeros, sequence.tokens, zero_groups);
-    if (keeps_rows(scheme_)) {
-      args.kept_rows = floats(sequence.kept, sequence.tokens, channels_);
-      args.coded_from = scheme_.keep_first;
-      args.coded_end = sequence.coded;
-    }
-    return device_->launch(args);  // while what the views are of lives
+                           .out = floats(out, count, channels_),
+                           .block_size = count};
+  if (chooser_ == nullptr) return device_->launch(args);
+  describe(scheme_, chooser_->scale_group(), chooser_->zero_group(), args);
+  // Slots behind those that have codes have no scale yet.
+  const auto part = [&](const std::vector<float>& all, std::int64_t groups) {
+    const auto begin = std::min(all.size(), static_cast<std::size_t>(first * groups));
+    const auto end = std::min(all.size(), static_cast<std::size_t>((first + count) * groups));
+    std::vector<float> values(all.begin() + static_cast<std::ptrdiff_t>(begin),
+                              all.begin() + static_cast<std::ptrdiff_t>(end));
+    values.resize(static_cast<std::size_t>(count * groups));
+    return values;
+  };
+  const std::int64_t groups = kernels::group_count(channels_, args.scale_group);
+  const std::vector<float> scales = part(sequence.scales, groups);
+  args.slot_scales = floats(scales, count, groups);
+  std::vector<float> zeros;
+  const std::int64_t zero_groups = kernels::group_count(channels_, args.zero_group);
+  const bool shifted = scheme_.statistic == KvStatistic::min_max || scheme_.transform == KvTransform::minus_mean;
+  if (shifted || !sequence.zeros.empty()) zeros = part(sequence.zeros, zero_groups);
+  args.slot_zeros = floats(zeros, count, zero_groups);
+  if (keeps_rows(scheme_)) {
+    args.kept_rows = floats(std::span(sequence.kept).subspan(size(first), size(count)), count, channels_);
+    args.coded_from = scheme_.keep_first - first;
+    args.coded_end = sequence.coded - first;
   }
-  return device_->launch(args);
+  return device_->launch(args);  // while what the views are of lives
 }
 
 Result<std::vector<float>> SchemeCache::read(std::int64_t request) const {
   const auto found = sequences_.find(request);
   if (found == sequences_.end()) return fail(fmt::format("nothing of request {} was stored", request));
   std::vector<float> out(size(found->second.tokens));
-  if (Status status = read_rows(found->second, out); !status) return tl::unexpected(status.error());
+  if (Status status = read_rows(found->second, 0, found->second.tokens, out); !status)
+    return tl::unexpected(status.error());
   return scheme_.transform == KvTransform::hadamard ? rotated(out) : out;
 }
 
-/// Looks at what was just written: codes, and what they read as.
+/// Looks at what was just written: codes, and what they read as. Not at the rows before: a sequence of many steps would
+/// take the square of their number.
 Status SchemeCache::count(const Range& range, std::span<const float> rows, const KvScales& scales, std::int64_t row) {
   const Sequence& sequence = *range.sequence;
-  std::vector<float> read(size(sequence.tokens));
-  if (Status status = read_rows(sequence, read); !status) return status;
+  std::vector<float> read(size(range.count));
+  if (Status status = read_rows(sequence, range.first, range.count, read); !status) return status;
   const CodeRange codes = code_range(scheme_);
   const bool values = scheme_.transform == KvTransform::minus_mean || scheme_.zero == KvZero::value;
   const bool asymmetric = scheme_.statistic == KvStatistic::min_max;
@@ -224,8 +233,8 @@ Status SchemeCache::count(const Range& range, std::span<const float> rows, const
       const bool integers = scheme_.format == Format::int8;
       const double reach = integers ? 0.5 : slack;
       if (std::isfinite(quotient) && (quotient > high + reach || quotient < low - reach)) ++counts_.clipped;
-      if (x != 0 && read[slot] == 0) ++counts_.flushed;
-      if (std::isfinite(x) && !std::isfinite(read[slot])) ++counts_.non_finite;
+      if (x != 0 && read[at] == 0) ++counts_.flushed;
+      if (std::isfinite(x) && !std::isfinite(read[at])) ++counts_.non_finite;
       const auto code = std::to_integer<std::uint32_t>(sequence.codes[slot * bytes]);
       const double share = std::abs(double{decode(scheme_.format, code)} - (asymmetric ? codes.low : 0)) /
                            (asymmetric ? codes.high - codes.low : double{codes.largest});

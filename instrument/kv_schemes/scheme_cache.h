@@ -63,7 +63,8 @@ class SchemeCache {
   Status append(std::span<const KvRows> step, std::vector<float>& rows, std::vector<Span>& spans);
   Status quantize(std::span<const float> rows, std::span<const Span> spans, std::span<Sequence* const> sequences);
   Status write(const Range& to, std::span<const float> rows, const KvScales& scales, std::int64_t row);
-  Status read_rows(const Sequence& sequence, std::span<float> out) const;
+  /// Of the positions [first, first + count): out, count x channels.
+  Status read_rows(const Sequence& sequence, std::int64_t first, std::int64_t count, std::span<float> out) const;
   Status count(const Range& range, std::span<const float> rows, const KvScales& scales, std::int64_t row);
   std::size_t size(std::int64_t rows) const { return static_cast<std::size_t>(rows * channels_); }
 

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <ctime>
 
 namespace nanscope {
 namespace {
@@ -129,6 +131,23 @@ TEST(SchemeCache, SaysInOneLineWhatItCannotStore) {
   EXPECT_EQ(rotated.store(std::span(&three, 1)).error().message,
             "KV scheme 'int8,axis=token,transform=hadamard': a head of 3 channels is no power of two: no "
             "transform=hadamard");
+}
+
+/// Processor seconds to store so many tokens, one a step.
+double seconds_of_steps(std::int64_t tokens) {
+  SchemeCache cache(find_kv_policy("vllm-locked")->k, 0, 1, 4, 64);
+  const Floats row(256, 0.5F);
+  const std::clock_t start = std::clock();
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const KvRows rows{row, 0, t};
+    EXPECT_TRUE(cache.store({&rows, 1}));
+  }
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
+TEST(SchemeCache, StepsTakeTimeInProportionToTheirNumber) {
+  const double once = std::min(seconds_of_steps(500), seconds_of_steps(500));
+  EXPECT_LT(std::min(seconds_of_steps(2000), seconds_of_steps(2000)), 8 * once) << "16 times would be the square";
 }
 
 }  // namespace
