@@ -106,7 +106,7 @@ class Row:
 
     @property
     def right(self):
-        return self.verdict == "clean" if self.healthy else self.verdict == "fault" and self.at_tensor
+        return self.verdict in ("clean", "no-fault-found") if self.healthy else self.verdict == "fault" and self.at_tensor
 
     @property
     def word(self):

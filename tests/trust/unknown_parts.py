@@ -1,12 +1,13 @@
 """Takes one part of a target away at a time and checks that nanscope never calls the rest clean.
 
-    python3 tests/trust/unknown_parts.py build/nanscope [--every N] [--jobs N] [--dumps-alone]
+    python3 tests/trust/unknown_parts.py build/nanscope [--every N] [--jobs N] [--dumps-alone | --flips]
 
 The targets are dumps of transformers' models that are clean next to their checkpoints, recordings of small healthy and
 faulty runs, and the dumps that `export` makes of these. Each tensor of a dump becomes absent (its file is removed),
 unreadable (its file is cut short) and not understood (it has a name that no model has). Each column of each table of a
 recording becomes absent (NULL) and not understood (a text or a number that the column never holds), each table loses its
 rows, each stored tensor has one bit flipped, each setting is lost or changed. With --every N, one case of N is tried.
+With --flips, one bit is flipped in each stored chunk of ten recordings of the library and of ten attached dumps, no more.
 Exit code 1: a target whose part is gone is clean, one that is unreadable does not end with exit code 2, or what is left
 of a healthy dump is accused.
 """
@@ -116,6 +117,13 @@ def without_constraints(base: Path, path: Path):
     database.close()
 
 
+def flip(chunk: int, data: bytes) -> tuple:
+    """The statement that flips one bit in the middle of a chunk."""
+    flipped = bytearray(data)
+    flipped[len(data) // 2] ^= 0x10
+    return "UPDATE chunks SET data = ? WHERE id = ?", (bytes(flipped), chunk)
+
+
 def recording_changes(base: Path, loose: Path):
     """(the file to change, the statements, what they do, whether a part becomes unreadable)"""
     database = sqlite3.connect(base)
@@ -137,9 +145,7 @@ def recording_changes(base: Path, loose: Path):
         yield base, ("DELETE FROM run WHERE key = ?", (key,)), f"no setting {key}", False
         yield base, ("UPDATE run SET value = 'not a value' WHERE key = ?", (key,)), f"setting {key} is not a value", False
     for chunk, data in chunks:
-        flipped = bytearray(data)
-        flipped[len(data) // 2] ^= 0x10
-        yield base, ("UPDATE chunks SET data = ? WHERE id = ?", (bytes(flipped), chunk)), f"one bit of chunk {chunk}", True
+        yield base, flip(chunk, data), f"one bit of chunk {chunk}", True
 
 
 def recording_cases(base: Path, folder: Path, every: int):
@@ -244,15 +250,50 @@ def check_run(nanscope: Path, name: str, folder: Path, every: int, jobs: int) ->
             + check(nanscope, dump_cases(dump, folder, every, settings["verdict"] == "clean"), jobs, f"{name}, dump"))
 
 
+FLIPPED = ["kv-scale-lock", "onepass-variance", "masked-v-poison", "mlp-overflow-f16", "neighbour-sets-scale", "null-block-poison",
+           "residual-overflow-f16", "weight-bit-flip", "legitimate-token-0", "empty-softmax-row"]
+
+
+def flips(base: Path, folder: Path, every: int):
+    database = sqlite3.connect(base)
+    chunks = database.execute("SELECT id, data FROM chunks").fetchall()
+    database.close()
+    for number, (chunk, data) in enumerate(chunks):
+        path = folder / f"flip-{number}.nanscope"
+        if number % every == 0 and changed(base, path, [flip(chunk, data)]):
+            yield Case(path, f"one bit of chunk {chunk}", True)
+
+
+def check_flips(nanscope: Path, folder: Path, every: int, jobs: int) -> int:
+    failed, attached = 0, 0
+    for name in FLIPPED:
+        base = folder / f"{name}.nanscope"
+        made_by(nanscope, "run", name, "--capture", "all", "-o", base)
+        failed += check(nanscope, flips(base, folder, every), jobs, f"{name}, recording")
+        base.unlink()
+    for dump in sorted((HERE.parent / "golden").glob("verify/*/dump")) + sorted((HERE.parent / "golden" / "dumps").iterdir()):
+        base = folder / "attached.nanscope"
+        if attached == 10 or subprocess.run([nanscope, "attach", dump, "-o", base, "--force"], capture_output=True).returncode != 0:
+            continue
+        attached += 1
+        failed += check(nanscope, flips(base, folder, every), jobs, f"{dump.relative_to(HERE.parent)}, attached")
+    return failed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("nanscope", type=Path)
     parser.add_argument("--every", type=int, default=1, help="try one case of so many")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--dumps-alone", action="store_true", help="the dumps of transformers' models alone")
+    parser.add_argument("--flips", action="store_true", help="one bit in each stored chunk of 20 targets, no more")
     arguments = parser.parse_args()
     nanscope = arguments.nanscope.resolve()
     with tempfile.TemporaryDirectory() as made:
+        if arguments.flips:
+            failed = check_flips(nanscope, Path(made), arguments.every, arguments.jobs)
+            print(f"{failed} promises broken")
+            return 1 if failed else 0
         failed = check_golden(nanscope, Path(made), arguments.every, arguments.jobs)
         for name in [] if arguments.dumps_alone else RUNS:
             folder = Path(made) / name

@@ -264,7 +264,7 @@ TEST_P(CudaReplay, RemakesElements) {
     ReplayTensors tensors(*workbench_, none.recording, budget);
     for (const std::int64_t id : {std::int64_t{1}, all.result.tensors / 2, all.result.tensors / 2 + 1}) {
       const auto data = tensors.fetch(id);
-      ASSERT_TRUE(data) << data.error().message;
+      ASSERT_TRUE(data) << data.error().text;
       EXPECT_EQ(data->bytes == **all.recording.tensor_bytes(id), true) << "tensor " << id;
     }
   }
