@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "instrument/verify/adapter_factor.h"
+
 namespace nanscope {
 namespace {
 
@@ -159,6 +161,7 @@ std::int64_t rank_beyond(const std::vector<double>& matrix, std::int64_t rows, d
 
 std::optional<ExplainedBy> linear_change(Recomputer& recomputer, const Recomputed& result) {
   const Op& op = *recomputer.facts().run.op(result.op);
+  if (auto found = adapter_factor(recomputer, result)) return found;
   const auto sample = sample_of(recomputer, result);
   if (!sample || sample->actual.empty()) return std::nullopt;
   if (auto found = factor(*sample, op)) return found;

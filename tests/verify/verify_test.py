@@ -168,6 +168,21 @@ class Verdicts(unittest.TestCase):
         code, said = answer("fault-stale-adapter", "--adapter", adapter)
         self.assertEqual((code, said["off"]), (0, 0))
 
+    def test_an_adapter_of_another_scale_is_named_with_its_factor(self):
+        with tempfile.TemporaryDirectory() as folder:
+            adapter = os.path.join(folder, "adapter")
+            shutil.copytree(os.path.join(GOLDEN, "fault-stale-adapter", "adapter"), adapter)
+            config = os.path.join(adapter, "adapter_config.json")
+            with open(config, encoding="utf-8") as file:
+                said = json.load(file)
+            said["lora_alpha"] *= 4
+            with open(config, "w", encoding="utf-8") as file:
+                json.dump(said, file)
+            code, found = answer("fault-stale-adapter", "--adapter", adapter)
+        explained = found["first"]["explanations"][0]
+        self.assertEqual((code, explained["alternative"]), (1, "adapter-scale"))
+        self.assertIn("the adapter times 0.25 ", explained["text"])
+
     def test_projections_that_the_server_fused(self):
         source = os.path.join(GOLDEN, "fault-stale-adapter")
         with tempfile.TemporaryDirectory() as folder:
