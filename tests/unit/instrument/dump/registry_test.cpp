@@ -23,9 +23,17 @@ TEST(ContainerKinds, AreKnownByTheirFirstBytes) {
   // npz and pt are both zip: their names decide, and torch is the better guess.
   EXPECT_EQ(kind("dump.npz", "PK\x03\x04 and more"), "npz");
   EXPECT_EQ(kind("pytorch_model.bin", "PK\x03\x04 and more"), "pt");
+  EXPECT_EQ(kind("__0_0.distcp", "PK\x03\x04 and more"), "dcp");
   EXPECT_EQ(kind("old.bin", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."), "pt");
   EXPECT_EQ(kind("logits.bin", "0123456789abcdef"), "");
   EXPECT_EQ(kind("notes.txt", "0123456789abcdef"), "");
+}
+
+TEST(ContainerKinds, ShardsOfDistributedCheckpointsAreRefusedWithTheWayToConvertThem) {
+  const auto opened = container_kind_of("__0_0.distcp", {})->open("folder/__0_0.distcp");
+  ASSERT_FALSE(opened);
+  EXPECT_TRUE(opened.error().message.starts_with("folder/__0_0.distcp: a shard of torch.distributed.checkpoint"));
+  EXPECT_NE(opened.error().message.find("dcp_to_torch"), std::string::npos);
 }
 
 /// What is damaged must be refused by its reader, not overlooked.
