@@ -447,6 +447,38 @@ class StepWalk {
   std::vector<Birth> births_;
 };
 
+/// The module whose output or input a tensor is, by its name: "decoder.conv2" of "decoder.conv2.output".
+std::string_view module_of(std::string_view name) {
+  for (const std::string_view side : {".output", ".input"}) {
+    const auto at = name.rfind(side);
+    if (at != std::string_view::npos) return name.substr(0, at);
+  }
+  return name;
+}
+
+/// Without births that another one of the step accounts for. A tensor that nothing known is read for, such as the input
+/// of a module of an unknown architecture, came from somewhere: where a module next to it is seen to make NaN or Inf of
+/// finite inputs, that is not the module that reads it. And what a module inside of another makes is in the output of
+/// the outer one.
+void leave_out_derived(RunView& run, std::vector<Birth>& births) {
+  const auto is_loose = [&](const Birth& birth) {
+    const Op& op = *run.op(birth.op);
+    return op.kind == OpKind::dumped &&
+           std::all_of(op.inputs.begin(), op.inputs.end(), [](const Input& input) { return input.role == "before"; });
+  };
+  std::vector<std::string_view> made_in;
+  for (const Birth& birth : births) {
+    if (birth.matters && !is_loose(birth)) made_in.push_back(module_of(run.tensor(birth.tensor)->name));
+  }
+  if (made_in.empty()) return;
+  std::erase_if(births, [&](const Birth& birth) {
+    const std::string_view outer = module_of(run.tensor(birth.tensor)->name);
+    return is_loose(birth) || std::any_of(made_in.begin(), made_in.end(), [&](std::string_view inner) {
+             return inner.size() > outer.size() && inner.starts_with(outer) && inner[outer.size()] == '.';
+           });
+  });
+}
+
 bool logits_bad(RunView& run, StepId step) {
   const StepContent& content = run.content(step);
   return std::any_of(content.tensors.begin(), content.tensors.end(), [](const Tensor& tensor) {
@@ -509,6 +541,7 @@ Births births_of(Facts& facts) {
     }
     found.steps.push_back(id);
     std::vector<Birth> births = StepWalk(facts, id).births();
+    leave_out_derived(facts.run, births);
     with_births += std::any_of(births.begin(), births.end(), [](const Birth& birth) { return birth.matters; }) ? 1 : 0;
     std::move(births.begin(), births.end(), std::back_inserter(found.all));
   }
