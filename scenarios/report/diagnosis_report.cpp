@@ -291,6 +291,8 @@ std::string chain_text(const Diagnosis& diagnosis, const Terminal& terminal) {
 std::string checks_text(const Diagnosis& diagnosis, const Terminal& terminal) {
   std::string block;
   for (const State& state : kStates) {
+    // Where no activation is there, it is no news that each kind of it is not.
+    if (state.state == Checked::not_in_dump && diagnosis.coverage.outputs == 0) continue;
     bool led = false;
     for (const Check& check : diagnosis.checks) {
       if (check.state != state.state) continue;
