@@ -134,6 +134,7 @@ void tell_faults(const Diagnosis& diagnosis, const Targets& targets, Story& stor
     const Fault& root = diagnosis.faults[*diagnosis.root_cause];
     story.headline = root.fault_class;
     story.cause = root.summary;
+    story.certainty = report::certainty_text(root);
     story.fix = root.fix;
     story.origin = targets.of(root.where, root.tensor);
   }

@@ -74,8 +74,9 @@ struct StoryEvent {
 /// not looked at.
 struct Story final : Prepared {
   Verdict verdict = Verdict::nothing_to_judge;
-  std::string headline;  ///< "kv-scale-locked", "No fault found in 12 tokens; 3 of 40 outputs could not be judged"
-  std::string cause;     ///< one sentence; empty when there is none
+  std::string headline;   ///< "kv-scale-locked", "No fault found in 12 tokens; 3 of 40 outputs could not be judged"
+  std::string cause;      ///< one sentence; empty when there is none
+  std::string certainty;  ///< of the cause: "proved: counted in the values, ..."
   std::string fix;
   std::string spread;
   std::string first_bad;  ///< tensor; empty when nothing is bad

@@ -69,6 +69,7 @@ class Teller {
     y_ += px(4);
     if (!story.cause.empty()) {
       fact("Cause", story.cause);
+      fact("Certainty", story.certainty);
       if (!story.fix.empty()) fact("Fix", story.fix);
     }
     if (!story.first_bad.empty()) fact("First bad", story.first_bad);

@@ -96,6 +96,7 @@ class Agreement {
     EXPECT_EQ(story_->bad_tokens, said_["spread"]["bad_tokens"].get<std::int64_t>());
     if (said_["root_cause"].is_object()) {
       EXPECT_EQ(story_->headline, said_["root_cause"]["class"].get<std::string>());
+      EXPECT_TRUE(story_->certainty.starts_with(said_["root_cause"]["certainty"].get<std::string>()));
     }
     const Json& faults = said_["faults"];
     ASSERT_EQ(story_->faults.size(), faults.size());

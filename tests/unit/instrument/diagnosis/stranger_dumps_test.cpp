@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -409,6 +410,32 @@ TEST(Router, MayGiveItsLogitsBeforeItsScores) {
   const Diagnosis wrong = router_of_two(1, true);
   ASSERT_THAT(classes(wrong), ElementsAre("wrong-result"));
   EXPECT_EQ(wrong.faults[0].tensor, "model.layers.1.feed_forward.router.output");
+}
+
+/// Modules of an architecture that nanscope does not know, in the alphabetical order of their file: a convolution
+/// leaves f16, and a module that reads it makes NaN of the Inf. The inputs of modules before it in the file are NaN,
+/// too.
+TEST(UnknownModules, ANaNIsBornWhereItIsMadeAndNotWhereItIsRead) {
+  MemoryDump dump;
+  const auto bad = [](double value) {
+    Matrix values(kRows * kWidth, 1.0);
+    values[5] = value;
+    return values;
+  };
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<std::int64_t> shape = {kRows, kWidth};
+  dump.add("decoder.act.input", "f16", shape, bad(nan));
+  dump.add("decoder.act.output", "f16", shape, bad(nan));
+  dump.add("decoder.blocks.0.conv.input", "f16", shape, bad(2));
+  dump.add("decoder.blocks.0.conv.output", "f16", shape, bad(inf));
+  dump.add("decoder.blocks.0.input", "f16", shape, bad(3));
+  dump.add("decoder.blocks.0.output", "f16", shape, bad(inf));
+  dump.add("decoder.input", "f16", shape, bad(4));
+  dump.add("decoder.output", "f16", shape, bad(nan));
+  const Diagnosis found = diagnosed(dump);
+  ASSERT_THAT(classes(found), ElementsAre("f16-overflow"));
+  EXPECT_EQ(found.faults[0].tensor, "decoder.blocks.0.conv.output");
 }
 
 }  // namespace
