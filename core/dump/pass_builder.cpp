@@ -328,7 +328,7 @@ std::optional<PassBuilder::Index> PassBuilder::history_of(std::string_view op) {
 }
 
 PassBuilder::Operand PassBuilder::with_forms(std::string_view op, Port port, TensorId value, int index) {
-  Operand out{value, 0, 0};
+  Operand out{value, 0, 0, 0};
   const std::vector<Index> raw = find(op, port, Form::raw, index);
   const TensorId source = raw.empty() ? value : copy(value, raw.front(), op);
   std::optional<Index> scale;
@@ -344,8 +344,10 @@ PassBuilder::Operand PassBuilder::with_forms(std::string_view op, Port port, Ten
     Inputs inputs{{"x", source, {}}};
     give_parameter(inputs, "scale", scale);
     give_parameter(inputs, "amax_history", history_of(op));
-    if (const std::vector<Index> zero = find(op, port, Form::zero_point, index); !zero.empty())
+    if (const std::vector<Index> zero = find(op, port, Form::zero_point, index); !zero.empty()) {
       give_parameter(inputs, "zero_point", zero.front());
+      out.zero_point = emitted_[zero.front()];
+    }
     out.scale = scale ? emitted_[*scale] : 0;
     out.codes = emit(std::string(op) + "_quantise", OpKind::quantise, std::move(inputs), {"codes", codes});
   }
@@ -353,7 +355,7 @@ PassBuilder::Operand PassBuilder::with_forms(std::string_view op, Port port, Ten
   if (!back.empty()) {
     Inputs inputs{{"codes", out.codes != 0 ? out.codes : source, {}}};
     give_parameter(inputs, "scale", scale);
-    out = {emit(std::string(op) + "_dequantise", OpKind::dequantise, std::move(inputs), {"out", back}), 0, 0};
+    out = {emit(std::string(op) + "_dequantise", OpKind::dequantise, std::move(inputs), {"out", back}), 0, 0, 0};
   } else if (!raw.empty()) {
     out.x = source;
   }

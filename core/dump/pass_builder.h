@@ -92,6 +92,7 @@ class PassBuilder {
     TensorId x = 0;
     TensorId codes = 0;
     TensorId scale = 0;
+    TensorId zero_point = 0;  ///< of integer codes
   };
   std::optional<Index> history_of(std::string_view op);
   Operand with_forms(std::string_view op, Port port, TensorId value, int index = 0);

@@ -198,7 +198,8 @@ TensorId PassBuilder::norm_of(std::string_view op, TensorId x) {
 TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view role, const std::vector<Index>& more,
                              bool own_output) {
   const Operand in = with_forms(op, Port::input, input_of(op, x));
-  Inputs inputs{{"x", in.x, {}}, {"codes", in.codes, {}}, {"x_scale", in.scale, {}}};
+  Inputs inputs{
+      {"x", in.x, {}}, {"codes", in.codes, {}}, {"x_scale", in.scale, {}}, {"x_zero_point", in.zero_point, {}}};
   // Scales of a cast whose codes were not dumped; a module of another kind of scale has that one beside its output.
   if (in.scale == 0 && find(op, Port::input, Form::dequantised).empty()) {
     const std::vector<Index> scales = find(op, Port::input, Form::scale);

@@ -12,6 +12,7 @@
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
+#include "instrument/recompute/scaled.h"
 
 namespace nanscope {
 namespace {
@@ -111,7 +112,7 @@ bool cast_by_scale(RunView& run, const Tensor& scale, const Tensor& in, Format f
 bool operand(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
              std::int64_t count, Block& x, std::string& why) {
   const Tensor* codes = values.run().input(op, "codes");
-  const bool by_codes = form.variant == kCodes || form.variant == kScaleOfCodes;
+  const bool by_codes = form.variant == kCodes || form.variant == kScaleOfCodes || form.variant == kNoZeroPoint;
   if (const Tensor* scale = values.run().input(op, "x_scale"); codes == nullptr && scale != nullptr) {
     const Tensor* in = values.run().input(op, "x");
     if (form.variant != kCastInput || !form.x_as || in == nullptr || in->tokens != out.tokens) {
@@ -136,11 +137,13 @@ bool operand(Values& values, const Op& op, const Tensor& out, const OpForm& form
     return false;
   }
   const int power = form.variant == kScaleOfCodes ? form.scale_power : 1;
+  const auto zeros =
+      form.variant == kNoZeroPoint ? std::nullopt : zero_points(values.run(), op, "x_zero_point", *codes);
   for (std::int64_t row = 0; row < count; ++row) {
     const auto at = values.run().same_row(out, first + row, *codes).value_or(first + row);
     for (std::int64_t k = 0; k < x.columns; ++k) {
       float& value = x.value[static_cast<std::size_t>(row * x.columns + k)];
-      value = static_cast<float>(double{value} * powered(grid->at(at, k), power));
+      value = static_cast<float>((double{value} - (zeros ? zeros->at(at, k) : 0)) * powered(grid->at(at, k), power));
     }
   }
   return true;
@@ -435,6 +438,12 @@ std::vector<OpForm> faults_gemm(Values& values, const Op& op, const Tensor& out)
                      .about = About::scale});
   }
   if (run.input(op, "codes") != nullptr && run.input(op, "x_scale") != nullptr) powers(kScaleOfCodes, "the input");
+  if (run.input(op, "codes") != nullptr && run.input(op, "x_zero_point") != nullptr) {
+    forms.push_back({.text = "the zero point of the input left out",
+                     .variant = kNoZeroPoint,
+                     .fault = true,
+                     .about = About::scale});
+  }
   if (run.input(op, "bias") != nullptr)
     forms.push_back({.text = "the bias left out", .variant = kNoBias, .fault = true});
   const Tensor* weight = run.input(op, "weight");

@@ -46,6 +46,12 @@ std::vector<OpForm> reading_faults(Format own, bool scaled, std::string_view wha
   return forms;
 }
 
+std::optional<ScaleGrid> zero_points(RunView& run, const Op& op, std::string_view role, const Tensor& codes) {
+  const Tensor* zeros = run.input(op, role);
+  return zeros != nullptr && zeros->known && info(codes.format).exponent_bits == 0 ? ScaleGrid::of(run, *zeros, codes)
+                                                                                   : std::nullopt;
+}
+
 SchemeForm scheme_form(RunView& run, const Op& store, const Tensor& codes, const std::string& letter) {
   SchemeForm form;
   const auto* how = store.get<KvStoreAttributes>();
@@ -223,6 +229,9 @@ bool predict_quantise(Values& values, const Op& op, const Tensor& out, const OpF
   into.resize(count, x.columns);
   const Format as = form.as.value_or(out.format);
   const double u = in->known ? roundoff(values.precision(*in)) : 0;
+  const auto zeros = zero_points(values.run(), op, "zero_point", out);
+  // Integers around a zero point use the lowest code, too; symmetric ones do not.
+  const auto lowest = zeros ? std::optional(-double{info(out.format).max_finite} - 1) : std::nullopt;
   for (std::int64_t t = 0; t < count; ++t) {
     for (std::int64_t c = 0; c < x.columns; ++c) {
       const auto at = static_cast<std::size_t>(t * x.columns + c);
@@ -231,7 +240,7 @@ bool predict_quantise(Values& values, const Op& op, const Tensor& out, const OpF
       // What was cast may have been wider than what was dumped of it.
       const double off =
           (u * std::abs(double{x.row(t)[c]}) + double{x.off(t, c)}) / std::abs(s) + 4 * kF32 * std::abs(scaled);
-      const Coded code = coded(scaled, off, as, out.format);
+      const Coded code = coded(scaled + (zeros ? zeros->at(first + t, c) : 0), off, as, out.format, lowest);
       into.value[at] = static_cast<float>(code.value);
       into.bound[at] = std::isfinite(code.bound) ? static_cast<float>(code.bound) : -1.0F;
     }

@@ -45,6 +45,10 @@ std::optional<double> implied_scale(std::span<const float> source, std::span<con
 /// What a reader, or a writer, of codes may have got wrong: how often it took the scale, or their flavour of fp8.
 std::vector<OpForm> reading_faults(Format own, bool scaled, std::string_view what, std::string_view verb);
 
+/// The zero points of integer codes, as what an op reads as `role` says: a value is (code - zero point) x scale.
+/// Nothing where there are none, or where their shape fits no grid.
+std::optional<ScaleGrid> zero_points(RunView& run, const Op& op, std::string_view role, const Tensor& codes);
+
 /// What a store under a scheme says of its codes besides their format.
 struct SchemeForm {
   bool stated = false;

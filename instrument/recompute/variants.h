@@ -30,6 +30,7 @@ enum ProductForm : int {
   kNoSecond = 8,         ///< the scale of the scales is left out
   kRangeOfK = 9,         ///< the k from `shift` on, `heads` of them, are left out of the sums
   kOverRanks = 10,       ///< each rank has a part of k, and the sum of all
+  kNoZeroPoint = 12,     ///< codes are read without their zero point
   kCastInput = 11,       ///< x goes through the cast `x_as` under its dumped scale; its codes were not dumped
 };
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -410,6 +411,45 @@ TEST(Router, MayGiveItsLogitsBeforeItsScores) {
   const Diagnosis wrong = router_of_two(1, true);
   ASSERT_THAT(classes(wrong), ElementsAre("wrong-result"));
   EXPECT_EQ(wrong.faults[0].tensor, "model.layers.1.feed_forward.router.output");
+}
+
+/// Products of two layers on integer codes around a zero point. The layer `left_out` reads its codes without it.
+Diagnosis asymmetric_codes(std::int64_t left_out) {
+  MemoryDump dump;
+  constexpr double kScale = 0x1p-5;
+  constexpr double kZeroPoint = -32;
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + ".mlp.down_proj.";
+    const auto seed = static_cast<std::uint32_t>(layer);
+    const Matrix w = rounded(random(seed + 700, kWidth * kWidth, 0.3));
+    Matrix x = rounded(random(seed + 710, kRows * kWidth));
+    Matrix codes;
+    Matrix read;
+    for (double& one : x) {
+      one = std::clamp(one + 1, -2.75, 4.75);  // the codes reach from -3 to 4.97
+      codes.push_back(std::nearbyint(one / kScale) + kZeroPoint);
+      read.push_back((codes.back() - (layer == left_out ? 0 : kZeroPoint)) * kScale);
+    }
+    dump.add(at + "weight", "bf16", {kWidth, kWidth}, w);
+    dump.add(at + "input", "bf16", {1, kRows, kWidth}, x);
+    dump.add(at + "input_quantized", "i8", {1, kRows, kWidth}, codes);
+    dump.add(at + "input_scale", "f32", {1}, {kScale});
+    dump.add(at + "input_zero_point", "i8", {1}, {kZeroPoint});
+    dump.add(at + "output", "bf16", {1, kRows, kWidth}, rounded(product(read, w, kRows)));
+  }
+  return diagnosed(dump);
+}
+
+TEST(ZeroPoint, OfAnInputIsTakenFromItsCodes) {
+  const Diagnosis healthy = asymmetric_codes(-1);
+  EXPECT_THAT(classes(healthy), ElementsAre());
+  EXPECT_EQ(healthy.coverage.judged, 6) << "three casts and three products";
+}
+TEST(ZeroPoint, ThatIsLeftOutOfAProductIsNamed) {
+  const Diagnosis found = asymmetric_codes(1);
+  ASSERT_THAT(classes(found), ElementsAre("scale-misapplied"));
+  EXPECT_EQ(found.faults[0].tensor, "model.layers.1.mlp.down_proj.output");
+  EXPECT_THAT(found.faults[0].summary, ::testing::HasSubstr("the zero point of the input left out"));
 }
 
 /// Modules of an architecture that nanscope does not know, in the alphabetical order of their file: a convolution
