@@ -149,6 +149,22 @@ class NanRows {
   std::map<TensorId, BadRows> nan_;
 };
 
+/// Whether a later op of the step puts out a NaN in a row of a request.
+bool holds_nan_behind(Survey& survey, StepId step, const Op& op) {
+  RunView& run = survey.run();
+  for (const Op& later : run.content(step).ops) {
+    if (later.id <= op.id) continue;
+    for (const TensorId id : later.outputs) {
+      const Tensor* out = run.tensor(id);
+      if (out == nullptr || !out->known || out->health.nan == 0) continue;
+      for (const std::int64_t row : run.bad_rows(*out)) {
+        if (survey.facts.live(*out, row)) return true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 /// A row that was NaN and is finite behind an op that cannot have made it so: a cast, a clamp or a maximum hid it.
@@ -164,10 +180,12 @@ Findings detect_nan_laundered(Survey& survey) {
       finding.fault.evidence = {{"rows", static_cast<std::int64_t>(washed.rows.size())},
                                 {"in", survey.facts.name_of(*washed.in)},
                                 {"absmax", double{washed.out->health.absmax}}};
-      // A birth that only this explains: whatever made the NaN, that it vanished is the harm.
+      // A birth that only this explains: whatever made the NaN, that it vanished is the harm. Where NaN goes on past
+      // the op, by the residual stream for example, the birth is a fault of its own.
+      const bool vanished = !holds_nan_behind(survey, step, *washed.op);
       for (std::size_t i = 0; i < survey.births.size(); ++i) {
         if (survey.births[i].step == step && survey.births[i].op <= washed.op->id) {
-          finding.explains.push_back({Symptom::Kind::birth, i});
+          if (vanished) finding.explains.push_back({Symptom::Kind::birth, i});
           if (survey.births[i].tensor == washed.in->id)
             finding.fault.evidence.push_back({"born_in", survey.facts.name_of(survey.tensor(survey.births[i]))});
         }

@@ -35,6 +35,18 @@ TEST(NanLaundered, AClampMakesANumberOfIt) {
   EXPECT_EQ(number(found.faults[0], "rows"), "1");
 }
 
+TEST(NanLaundered, WhereNaNGoesOnPastItTheBirthIsTheRoot) {
+  DumpGraph g;
+  g.pass();
+  const TensorId x = g.source();
+  const TensorId up = g.op("up_proj", OpKind::gemm, {{"x", x}}, {.fill = row_of(1, kNan)});
+  g.op("mlp_act", OpKind::activation, {{"x", up}}, {.fill = row_of(1, 7)});
+  g.op("mlp_residual", OpKind::residual_add, {{"a", x}, {"b", up}}, {.fill = row_of(1, kNan)});
+  const Diagnosis found = diagnosis_of(g, false);
+  ASSERT_THAT(classes(found), ElementsAre("invalid-op", "nan-laundered"));
+  EXPECT_EQ(root_of(found), "invalid-op");
+}
+
 TEST(NanLaundered, WhatKeepsItIsNone) {
   DumpGraph g;
   g.pass();
