@@ -20,7 +20,7 @@ function(nanscope_header_owner name)
 endfunction()
 
 # nanscope_share_headers(owner folder): lets every library and program defined in and below a folder use the precompiled
-# header of `owner`, unless it has options of its own or a header already.
+# header of its NANSCOPE_HEADER_OWNER, else of `owner`, unless it has options of its own or a header already.
 function(nanscope_share_headers owner folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})
@@ -29,7 +29,11 @@ function(nanscope_share_headers owner folder)
     get_target_property(shared ${target} PRECOMPILE_HEADERS_REUSE_FROM)
     get_target_property(headers ${target} PRECOMPILE_HEADERS)
     if(type MATCHES "LIBRARY|EXECUTABLE" AND NOT type STREQUAL INTERFACE_LIBRARY AND NOT own AND NOT shared AND NOT headers)
-      target_precompile_headers(${target} REUSE_FROM ${owner})
+      get_target_property(named ${target} NANSCOPE_HEADER_OWNER)
+      if(NOT named)
+        set(named ${owner})
+      endif()
+      target_precompile_headers(${target} REUSE_FROM ${named})
     endif()
   endforeach()
   get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
