@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -96,11 +98,13 @@ int show_place(scenarios::Workbench& bench, const Recording& recording, const Re
 
 int change(scenarios::Workbench& bench, const Recording& recording, scenarios::RunSpec spec,
            const ReplayOptions& options, const Interrupt& interrupt) {
-  if (Status done = scenarios::apply_settings(spec.config, options.set); !done) return complain(done.error().message);
   scenarios::RecordOptions record;
   record.path = options.output;
   record.output.replace = options.force;
-  record.output.inputs = {options.file};
+  record.output.inputs = files_read(spec);
+  record.output.inputs.emplace_back(options.file);
+  if (Status done = scenarios::apply_settings(spec.config, options.set); !done) return complain(done.error().message);
+  std::ranges::move(files_read(spec), std::back_inserter(record.output.inputs));
   if (!options.output.empty()) {
     if (Status allowed = check_output(options.output, record.output); !allowed) {
       return complain(allowed.error().message);

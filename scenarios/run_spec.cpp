@@ -132,6 +132,14 @@ Result<RunSpec> resolve(const Scenario& scenario) {
   return spec;
 }
 
+std::vector<std::filesystem::path> files_read(const RunSpec& spec) {
+  std::vector<std::filesystem::path> files = nanscope::files_read(spec.config);
+  for (const Transient& transient : spec.transients) {
+    if (!transient.load.empty()) files.emplace_back(transient.load);
+  }
+  return files;
+}
+
 Status apply_settings(EngineConfig& config, std::span<const std::string> settings) {
   for (const std::string& setting : settings) {
     const std::size_t equals = setting.find('=');

@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,10 @@ Result<RunSpec> resolve(const Scenario& scenario);
 
 /// Makes every `SETTING=VALUE` in order, then checks the whole. Errors name the knobs or the values that there are.
 Status apply_settings(EngineConfig& config, std::span<const std::string> settings);
+
+/// What the run reads: the files and folders that its configuration and its transients name. No output may replace
+/// them.
+std::vector<std::filesystem::path> files_read(const RunSpec& spec);
 
 /// RunInfo::config: {"schema": "nanscope.run/1", "knobs": {name: value}, "requests": [{"name", "max_tokens",
 /// "parts"}], "train_text": {"hash"}, "transients": [...]}, the parts as prompt_to_json() writes them, images with

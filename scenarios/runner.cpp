@@ -49,11 +49,8 @@ std::string foreign(const fs::path& path, const Result<Recording>& there, const 
 Result<OutputOptions> may_write(const fs::path& path, const Scenario& scenario, bool force) {
   const auto spec = resolve(scenario);
   if (!spec) return tl::unexpected(spec.error());
-  OutputOptions output{.replace = force, .inputs = files_read(spec->config), .mode = 0644};
+  OutputOptions output{.replace = force, .inputs = files_read(*spec), .mode = 0644};
   output.inputs.push_back(scenario.path);
-  for (const Transient& transient : spec->transients) {
-    if (!transient.load.empty()) output.inputs.emplace_back(transient.load);
-  }
   std::error_code error;
   const bool there = !force && fs::is_regular_file(path, error) && !is_stream(path);
   if (there) output.replaces = identity_of(path, false);

@@ -84,6 +84,7 @@ TEST_F(Outputs, NoCommandReplacesTheModelThatItReads) {
        {"run --model model -p light --tokens 1 -o model/model.safetensors --force",
         "verify dump --model model --junit model/model.safetensors --force",
         "report dump --model model -o model/model.safetensors --force",
+        "replay answer.nanscope --set kv.format=bf16 -o model/model.safetensors --force",
 #ifdef NANSCOPE_GUI
         "gui dump --model model --screenshot model/model.safetensors --force",
         "gui dump --model model --csv model/model.safetensors --view tensors --force",
