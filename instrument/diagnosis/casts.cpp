@@ -49,7 +49,7 @@ class Measure {
     RowScale used{cast_.grid, scale.by_step_row};
     if (const Tensor* zero = run_.input(op, "zero_point"); zero != nullptr && row_.exponent_bits == 0) {
       const auto values = run_.values(*zero);
-      if (values && values->size() == 1) zero_ = double{values->front()};
+      if (values && values->size() == 1) cast_.zero_point = double{values->front()};
     }
     for (std::int64_t row = 0; row < codes.tokens; ++row) {
       std::int64_t step_row = row;
@@ -145,7 +145,8 @@ class Measure {
       if (!cast_.grid || !scale_complaint(s).empty()) continue;
       double scaled = std::max(0.0, std::abs(x) - double{from->off(0, channel)}) / s / largest;
       // Of asymmetric codes the range ends at the largest code on the one side, and at the lowest on the other.
-      if (zero_ != 0) scaled = 1 + std::max(x / s + zero_ - largest, -largest - 1 - (x / s + zero_)) / largest;
+      if (const double zero = cast_.zero_point; zero != 0)
+        scaled = 1 + std::max(x / s + zero - largest, -largest - 1 - (x / s + zero)) / largest;
       cast_.reach = std::max(cast_.reach, scaled);
       if (scaled <= rounds_to_top(cast_.format)) continue;
       ++cast_.clipped;
@@ -196,7 +197,6 @@ class Measure {
   RunView& run_;
   Cast& cast_;
   const FormatInfo& row_;
-  double zero_ = 0;       ///< the code of 0, where one for all was dumped
   bool sourced_ = false;  ///< some row of codes had the values that it was made of
   std::set<std::pair<std::int64_t, std::int64_t>> cells_;
   std::vector<float> magnitudes_;

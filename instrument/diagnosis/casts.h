@@ -22,7 +22,8 @@ struct Cast {
   const ScaleRow* ledger = nullptr;
   Format format = Format::e4m3;
   std::optional<ScaleGrid> grid;
-  bool implied = false;  ///< no scale was dumped: the one that source and codes show
+  double zero_point = 0;  ///< the code of 0, where one for all was dumped
+  bool implied = false;   ///< no scale was dumped: the one that source and codes show
 
   std::int64_t rows = 0;  ///< that were looked at
   std::int64_t elements = 0;

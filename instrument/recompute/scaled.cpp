@@ -75,11 +75,10 @@ struct Coded {
   double bound = 0;
 };
 
-/// `lowest`: of the codes, where it is not the negative of the largest.
-Coded coded(double scaled, double off, Format as, Format format, std::optional<double> lowest = {}) {
+/// `least_code`: the lowest, which is -largest but for integers around a zero point.
+Coded coded(double scaled, double off, Format as, Format format, double least_code) {
   const FormatInfo& row = info(as);
   const double largest = double{row.max_finite};
-  const double least_code = lowest.value_or(-largest);
   const double wanted = std::clamp(scaled, least_code, largest);
   const double relative = row.exponent_bits > 0 ? std::ldexp(1.0, -row.mantissa_bits - 1) : 0;
   const double least = row.exponent_bits > 0 ? least_error(as) : 0.5;
@@ -231,7 +230,7 @@ bool predict_quantise(Values& values, const Op& op, const Tensor& out, const OpF
   const double u = in->known ? roundoff(values.precision(*in)) : 0;
   const auto zeros = zero_points(values.run(), op, "zero_point", out);
   // Integers around a zero point use the lowest code, too; symmetric ones do not.
-  const auto lowest = zeros ? std::optional(-double{info(out.format).max_finite} - 1) : std::nullopt;
+  const double lowest = -double{info(as).max_finite} - (zeros ? 1 : 0);
   for (std::int64_t t = 0; t < count; ++t) {
     for (std::int64_t c = 0; c < x.columns; ++c) {
       const auto at = static_cast<std::size_t>(t * x.columns + c);
@@ -405,7 +404,8 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
       const double quotient = scheme.zero_is_value ? (value - zero) / s : value / s + zero;
       const double off = own / std::abs(s) + 4 * kF32 * (std::abs(value / s) + std::abs(zero)) +
                          (scheme.unrounded ? std::ldexp(std::abs(quotient), -11) : 0);
-      const Coded code = coded(scheme.within(quotient), off, as, out.format, scheme.low);
+      const double lowest = scheme.low ? static_cast<double>(*scheme.low) : -double{info(as).max_finite};
+      const Coded code = coded(scheme.within(quotient), off, as, out.format, lowest);
       into.value[at] = static_cast<float>(code.value);
       // A scale that was rounded to 0 says nothing of the codes beneath it.
       const bool told = std::isfinite(code.bound) && (s != 0 || !scheme.stated);

@@ -36,7 +36,8 @@ struct ClippedInput {
 std::optional<ClippedInput> clipped_input(Survey& survey, const Op& op) {
   RunView& run = survey.run();
   const auto format = op.kind == OpKind::gemm ? cast_of_input(run, op) : std::nullopt;
-  const Tensor* x = format ? run.input(op, "x") : nullptr;
+  if (!format) return std::nullopt;
+  const Tensor* x = run.input(op, "x");
   const Tensor* out = run.result(op);
   const Recomputed* again = out != nullptr ? survey.recomputer.result(out->id) : nullptr;
   if (x == nullptr || !x->known || x->stated || again == nullptr || deviates(*again)) return std::nullopt;
@@ -80,6 +81,20 @@ void look_at_inputs(Survey& survey, Findings& out) {
   merge_alike(out.found);
 }
 
+std::string clipped_text(const Cast& cast, const std::string& tensor) {
+  const double largest = double{info(cast.format).max_finite};
+  const double scale = cast.telling_scale();
+  if (cast.zero_point != 0) {
+    return fmt::format(
+        "{} of {} values of {} lie outside of {:.4g} to {:.4g}, which its scale and its zero point {:g} hold",
+        cast.clipped, cast.elements, tensor, (-largest - 1 - cast.zero_point) * scale,
+        (largest - cast.zero_point) * scale, cast.zero_point);
+  }
+  return fmt::format(
+      "{} of {} values of {} lie beyond {:.4g}, the largest that its scale lets through: up to {:.3g} times that",
+      cast.clipped, cast.elements, tensor, largest * scale, cast.reach);
+}
+
 }  // namespace
 
 /// Codes cut off at the largest finite one, and nothing says why the scale is as it is.
@@ -115,11 +130,7 @@ Findings detect_saturation(Survey& survey) {
   if (first->has_source() && first->clipped > 0) finding.fault.certainty = Certainty::proved;
   finding.fault.summary =
       first->has_source() && first->clipped > 0
-          ? fmt::format(
-                "{} of {} values of {} lie beyond {:.4g}, the largest that its scale lets through: up to "
-                "{:.3g} times that",
-                first->clipped, first->elements, finding.fault.tensor,
-                double{info(first->format).max_finite} * first->telling_scale(), first->reach)
+          ? clipped_text(*first, finding.fault.tensor)
           : fmt::format(
                 "{} of {} codes of {} ({:.3g} %) are at {:g}, the largest finite {}: more than scaling by the "
                 "largest value puts there",

@@ -413,8 +413,9 @@ TEST(Router, MayGiveItsLogitsBeforeItsScores) {
   EXPECT_EQ(wrong.faults[0].tensor, "model.layers.1.feed_forward.router.output");
 }
 
-/// Products of two layers on integer codes around a zero point. The layer `left_out` reads its codes without it.
-Diagnosis asymmetric_codes(std::int64_t left_out) {
+/// Products of three layers on integer codes around a zero point, which hold values from -3 to 4.97. The layer
+/// `left_out` reads its codes without it. The inputs reach up to `largest`.
+Diagnosis asymmetric_codes(std::int64_t left_out, double largest = 4.75) {
   MemoryDump dump;
   constexpr double kScale = 0x1p-5;
   constexpr double kZeroPoint = -32;
@@ -426,8 +427,8 @@ Diagnosis asymmetric_codes(std::int64_t left_out) {
     Matrix codes;
     Matrix read;
     for (double& one : x) {
-      one = std::clamp(one + 1, -2.75, 4.75);  // the codes reach from -3 to 4.97
-      codes.push_back(std::nearbyint(one / kScale) + kZeroPoint);
+      one = rounded(std::clamp(one > -1 ? (one + 1) * largest / 4.75 : one + 1, -2.75, largest));
+      codes.push_back(std::clamp(std::nearbyint(one / kScale) + kZeroPoint, -128.0, 127.0));
       read.push_back((codes.back() - (layer == left_out ? 0 : kZeroPoint)) * kScale);
     }
     dump.add(at + "weight", "bf16", {kWidth, kWidth}, w);
@@ -444,6 +445,12 @@ TEST(ZeroPoint, OfAnInputIsTakenFromItsCodes) {
   const Diagnosis healthy = asymmetric_codes(-1);
   EXPECT_THAT(classes(healthy), ElementsAre());
   EXPECT_EQ(healthy.coverage.judged, 6) << "three casts and three products";
+}
+TEST(ZeroPoint, MovesTheRangeThatAScaleHolds) {
+  const Diagnosis found = asymmetric_codes(-1, 12);
+  ASSERT_THAT(classes(found), ElementsAre("saturation"));
+  EXPECT_THAT(found.faults[0].summary,
+              ::testing::HasSubstr("outside of -3 to 4.969, which its scale and its zero point -32"));
 }
 TEST(ZeroPoint, ThatIsLeftOutOfAProductIsNamed) {
   const Diagnosis found = asymmetric_codes(1);
