@@ -13,6 +13,7 @@ of a healthy dump is accused.
 """
 
 import argparse
+import itertools
 import json
 import shutil
 import sqlite3
@@ -207,9 +208,10 @@ def check(nanscope: Path, cases, jobs: int, title: str) -> int:
         if verdict == "clean" or (case.must_fail and code != 2) or (case.healthy and verdict == "fault"):
             broken.append(f"{case.what}: {verdict}, exit code {code}, {judged} of {outputs} outputs judged")
 
+    cases = iter(cases)
     with ThreadPoolExecutor(jobs) as pool:
-        for _ in pool.map(one, cases):
-            pass
+        while some := list(itertools.islice(cases, 4 * jobs)):  # each is a copy of its target
+            list(pool.map(one, some))
     print(f"{title}: {sum(verdicts.values())} cases:", ", ".join(f"{count} {name}" for name, count in verdicts.most_common()), flush=True)
     for line in broken:
         print("  " + line)
@@ -268,7 +270,7 @@ def check_flips(nanscope: Path, folder: Path, every: int, jobs: int) -> int:
     failed, attached = 0, 0
     for name in FLIPPED:
         base = folder / f"{name}.nanscope"
-        made_by(nanscope, "run", name, "--capture", "all", "-o", base)
+        made_by(nanscope, "run", name, "-o", base)
         failed += check(nanscope, flips(base, folder, every), jobs, f"{name}, recording")
         base.unlink()
     for dump in sorted((HERE.parent / "golden").glob("verify/*/dump")) + sorted((HERE.parent / "golden" / "dumps").iterdir()):
