@@ -8,9 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "core/place.h"
 #include "core/run/recording_view.h"
-#include "instrument/diagnosis/coverage.h"
 #include "instrument/recompute/kernel_arithmetic.h"
 #include "instrument/verify/model_forms.h"
 #include "instrument/verify/tables.h"
@@ -59,29 +57,6 @@ void add_unread(std::span<const RunNote> unread, std::vector<RunNote>& notes) {
     std::string text = "not read: " + note.text;
     if (told.emplace(note.tensor, text).second) notes.push_back({note.tensor, std::move(text)});
   }
-}
-
-/// Compares the stored elements that the diagnosis had no use for with their hashes, too: what is damaged in a
-/// recording is said, whether it was needed or not.
-Status check_stored(const Recording& recording, std::stop_token stop, Diagnosis& diagnosis) {
-  std::set<std::string> known;
-  for (const UnreadPart& part : diagnosis.unread) known.insert(part.name);
-  std::vector<TensorRow> stored;
-  const Status visited = recording.for_each_tensor({}, [&](const TensorRow& tensor) {
-    if (tensor.stored) stored.push_back(tensor);
-    return true;
-  });
-  if (!visited) return visited;
-  for (const TensorRow& tensor : stored) {
-    if (stop.stop_requested()) return fail("stopped");
-    const auto bytes = recording.tensor_bytes(tensor.id);
-    if (bytes) continue;
-    const auto place = place_of(recording, tensor);
-    std::string name = !tensor.name.empty() || !place ? tensor.name : to_string(*place);
-    if (known.insert(name).second) diagnosis.unread.push_back({std::move(name), bytes.error().message});
-  }
-  if (!diagnosis.unread.empty()) withdraw_exclusions(diagnosis.checks, diagnosis.unread.size());
-  return {};
 }
 
 }  // namespace
@@ -162,8 +137,6 @@ Result<Analysis> analyse(OpenRun& run, const DiagnoseOptions& options) {
     const auto digest = digest_of(*run.recording());
     if (!digest) return tl::unexpected(digest.error());
     analysis->digest = *digest;
-    if (Status checked = check_stored(*run.recording(), options.stop, analysis->diagnosis); !checked)
-      return tl::unexpected(checked.error());
   }
   return analysis;
 }

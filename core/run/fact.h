@@ -36,4 +36,10 @@ inline tl::unexpected<NotKnown> unreadable(std::string text) {
 /// The same as the error of an operation that cannot go on without it.
 inline tl::unexpected<Error> fail(NotKnown reason) { return fail(std::move(reason.text)); }
 
+/// Elements that the target holds and that could not be read.
+struct UnreadElements {
+  std::int64_t tensor = 0;  ///< its id
+  std::string text;         ///< the error, in one line
+};
+
 }  // namespace nanscope

@@ -203,6 +203,13 @@ std::optional<ElementBytes> RecordingView::stored(const Tensor& tensor) {
   return ElementBytes{(*all)->bytes, *all};
 }
 
+void RecordingView::check_stored(std::stop_token stop) {
+  for (UnreadElements& one : rows_.damaged(std::move(stop))) {
+    if (const Tensor* tensor = this->tensor(one.tensor))
+      note(*tensor, NotKnown{Unknown::unreadable, std::move(one.text)});
+  }
+}
+
 Fact<TensorData> RecordingView::read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) {
   const auto reread = recorded_formats_.find(tensor.id);
   const Format recorded = reread == recorded_formats_.end() ? tensor.format : reread->second;

@@ -128,6 +128,22 @@ std::vector<Health> RecordingRun::token_health(std::int64_t tensor) { return tak
 
 std::vector<RunNote> RecordingRun::notes() { return taken(recording_.notes()); }
 
+std::vector<UnreadElements> RecordingRun::damaged(std::stop_token stop) {
+  std::vector<std::int64_t> stored;
+  keep(recording_.for_each_tensor({}, [&](const TensorRow& tensor) {
+    if (tensor.stored) stored.push_back(tensor.id);
+    return !stop.stop_requested();
+  }));
+  std::vector<UnreadElements> found;
+  for (const std::int64_t id : stored) {
+    if (stop.stop_requested()) break;
+    // None of its bytes are asked for: they are compared all the same, a piece at a time.
+    const auto same = recording_.tensor_bytes(id, 0, 0);
+    if (!same) found.push_back({id, same.error().message});
+  }
+  return found;
+}
+
 Status RecordingRun::status() const {
   if (error_) return tl::unexpected(*error_);
   return {};

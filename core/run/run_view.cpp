@@ -73,9 +73,7 @@ Fact<TensorData> RunView::read(const Tensor& tensor, std::int64_t first, std::in
 
 void RunView::note(const Tensor& tensor, const NotKnown& reason) {
   if (reason.why != Unknown::unreadable) return;
-  const bool is_new =
-      std::none_of(unread_.begin(), unread_.end(), [&](const UnreadElements& one) { return one.tensor == tensor.id; });
-  if (is_new) unread_.push_back({tensor.id, reason.text});
+  if (unread_ids_.insert(tensor.id).second) unread_.push_back({tensor.id, reason.text});
 }
 
 std::shared_ptr<const std::vector<float>> RunView::values(const Tensor& tensor) {

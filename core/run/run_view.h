@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -29,12 +31,6 @@ struct StepContent {
 struct RowToken {
   const Span* span = nullptr;
   std::int64_t position = 0;
-};
-
-/// Elements that the target holds and that could not be read.
-struct UnreadElements {
-  TensorId tensor = 0;
-  std::string text;  ///< the error, in one line
 };
 
 /// One view of a run: a recording and a dump look the same through it. Rows of tables that cannot be read give an empty
@@ -66,6 +62,9 @@ class RunView {
   virtual Status status() const = 0;
   /// Tensors whose elements are there and could not be read, each once, in the order in which they were asked for.
   std::span<const UnreadElements> unread() const { return unread_; }
+  /// Compares all elements that a recording stores with their hashes, also those that were not asked for: unread() then
+  /// has every tensor that is damaged.
+  virtual void check_stored(std::stop_token) {}
   /// Reads the bytes of a tensor whose format was a guess in another of the same width from now on.
   void read_as(TensorId tensor, Format format);
   /// Names that were not understood, files that were not read.
@@ -129,6 +128,7 @@ class RunView {
  private:
   void drop_old_values();
   std::vector<UnreadElements> unread_;
+  std::unordered_set<TensorId> unread_ids_;
   std::map<std::pair<TensorId, std::int64_t>, std::shared_ptr<const std::vector<float>>> row_values_;
   std::size_t row_bytes_ = 0;
 

@@ -448,10 +448,10 @@ class StepWalk {
 };
 
 /// The module whose output or input a tensor is, by its name: "decoder.conv2" of "decoder.conv2.output".
-std::string_view module_of(std::string_view name) {
+std::string module_of(const std::string& name) {
   for (const std::string_view side : {".output", ".input"}) {
     const auto at = name.rfind(side);
-    if (at != std::string_view::npos) return name.substr(0, at);
+    if (at != std::string::npos) return name.substr(0, at);
   }
   return name;
 }
@@ -466,16 +466,15 @@ void leave_out_derived(RunView& run, std::vector<Birth>& births) {
     return op.kind == OpKind::dumped &&
            std::all_of(op.inputs.begin(), op.inputs.end(), [](const Input& input) { return input.role == "before"; });
   };
-  std::vector<std::string_view> made_in;
+  std::vector<std::string> made_in;
   for (const Birth& birth : births) {
     if (birth.matters && !is_loose(birth)) made_in.push_back(module_of(run.tensor(birth.tensor)->name));
   }
   if (made_in.empty()) return;
   std::erase_if(births, [&](const Birth& birth) {
-    const std::string_view outer = module_of(run.tensor(birth.tensor)->name);
-    return is_loose(birth) || std::any_of(made_in.begin(), made_in.end(), [&](std::string_view inner) {
-             return inner.size() > outer.size() && inner.starts_with(outer) && inner[outer.size()] == '.';
-           });
+    const std::string inside = module_of(run.tensor(birth.tensor)->name) + '.';
+    return is_loose(birth) || std::any_of(made_in.begin(), made_in.end(),
+                                          [&](const std::string& inner) { return inner.starts_with(inside); });
   });
 }
 

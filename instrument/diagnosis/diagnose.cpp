@@ -300,6 +300,8 @@ Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseO
   diagnosis.warnings = warnings_of(survey, diagnosis.faults);
   diagnosis.notes = run.notes();
   note_layers_apart(recomputer, diagnosis.notes);
+  run.check_stored(options.stop);
+  if (options.stop.stop_requested()) return fail("stopped");
   diagnosis.unread = unread_parts(facts, diagnosis.notes);
   if (!diagnosis.unread.empty()) withdraw_exclusions(diagnosis.checks, diagnosis.unread.size());
   if (Status status = run.status(); !status) return tl::unexpected(status.error());

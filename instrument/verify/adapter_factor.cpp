@@ -115,6 +115,7 @@ std::optional<ExplainedBy> adapter_factor(Recomputer& recomputer, const Recomput
   const auto merged_values = recomputer.values().all(*merged);
   const auto base_values = recomputer.values().all(*base);
   const Tensor& out = *run.tensor(result.tensor);
+  if (merged->channels != x->channels || merged->tokens != out.channels) return std::nullopt;  // (in, out), as GPT-2's
   const auto size = static_cast<std::size_t>(x->channels * out.channels);
   if (!merged_values || !base_values || merged_values->value.size() != size || base_values->value.size() != size)
     return std::nullopt;
@@ -124,6 +125,8 @@ std::optional<ExplainedBy> adapter_factor(Recomputer& recomputer, const Recomput
   for (std::int64_t i = 0; i < wanted; ++i) {
     if (!add_row(recomputer, result, product, i * out.tokens / wanted, parts)) return std::nullopt;
   }
+  // What the rounding of the merged weight explains needs no factor.
+  if (explained_by(parts, 1, op).share >= kComesOut) return std::nullopt;
   const ExplainedBy found = explained_by(parts, parts.factor(), op);
   return found.share >= kComesOut && found.log10_chance <= kShownByChance ? std::optional(found) : std::nullopt;
 }

@@ -18,39 +18,10 @@ import subprocess
 import sys
 import tempfile
 
+import tiny_scenarios
 from kill_writers import digest
 
-SCENARIO = """name = "kept"
-[model]
-weights = "random"
-layers = 2
-width = 32
-heads = 2
-kv_heads = 1
-head_dim = 16
-mlp_width = 32
-[[request]]
-text = "Moons pull tides, and tides slow the moons down, year after year."
-max_tokens = 4
-[expect]
-verdict = "clean"
-"""
-TRAINING = """name = "trained"
-[model]
-weights = "random"
-layers = 1
-width = 32
-heads = 2
-kv_heads = 1
-head_dim = 16
-mlp_width = 32
-[train]
-text = "text.txt"
-steps = 2
-batch = 1
-length = 16
-"""
-SCALED = SCENARIO.replace('"kept"', '"scaled"').replace('mlp_width = 32', 'mlp_width = 32\n[scores]\nformat = "e4m3"\npolicy = "static"\nper = "head"\nscales_of = "any"\nscales = "scales.safetensors"')
+STATIC_SCALES = '[scores]\nformat = "e4m3"\npolicy = "static"\nper = "head"\nscales_of = "any"\nscales = "scales.safetensors"\n'
 IN_OPEN, IN_ISDIR = 0x20, 0x40000000
 
 
@@ -201,10 +172,11 @@ class Trials:
 
     def prepare(self):
         os.makedirs(self.path("inputs"))
-        texts = {"kept.toml": SCENARIO, "scaled.toml": SCALED, "trained.toml": TRAINING,
+        texts = {"kept.toml": tiny_scenarios.run("kept"), "scaled.toml": tiny_scenarios.run("scaled", STATIC_SCALES),
+                 "trained.toml": tiny_scenarios.training(2),
                  "checkpoint.toml": 'name = "checkpoint"\n[model]\nweights = "model"\n[[request]]\ntext = "light"\nmax_tokens = 1\n'
                                     '[expect]\nverdict = "clean"\n',
-                 "text.txt": "Moons pull tides, and tides slow moons. " * 8}
+                 "text.txt": tiny_scenarios.TEXT}
         for name, text in texts.items():
             with open(self.path(f"inputs/{name}"), "w", encoding="utf-8") as file:
                 file.write(text)

@@ -25,23 +25,10 @@ import sys
 import tempfile
 import time
 
+import tiny_scenarios
 from kill_writers import TEMPORARY, Trials, digest, ends_with, is_json, prepare
 
 FILE, FOLDER = "out.nanscope", "out"
-TRAINING = """[model]
-weights = "random"
-layers = 1
-width = 32
-heads = 2
-kv_heads = 1
-head_dim = 16
-mlp_width = 32
-[train]
-text = "text.txt"
-steps = 12
-batch = 1
-length = 16
-"""
 
 
 class Writer:
@@ -202,7 +189,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         trials = Trials(os.path.abspath(options.nanscope), folder, options.seed)
         prepare(trials)
-        for name, text in (("trained.toml", TRAINING), ("text.txt", "Moons pull tides, and tides slow the moons down. " * 20)):
+        for name, text in (("trained.toml", tiny_scenarios.training(12)), ("text.txt", tiny_scenarios.TEXT)):
             with open(trials.path(name), "w", encoding="utf-8") as file:
                 file.write(text)
         if trials.call("train", "trained.toml", "-o", "trained").returncode != 0:

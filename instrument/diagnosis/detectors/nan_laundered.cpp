@@ -149,20 +149,20 @@ class NanRows {
   std::map<TensorId, BadRows> nan_;
 };
 
-/// Whether a later op of the step puts out a NaN in a row of a request.
-bool holds_nan_behind(Survey& survey, StepId step, const Op& op) {
+/// The last op of the step that puts out a NaN in a row of a request; 0: none does.
+OpId last_with_nan(Survey& survey, StepId step) {
   RunView& run = survey.run();
-  for (const Op& later : run.content(step).ops) {
-    if (later.id <= op.id) continue;
-    for (const TensorId id : later.outputs) {
+  const std::vector<Op>& ops = run.content(step).ops;
+  const auto holds_nan = [&](const Op& op) {
+    return std::any_of(op.outputs.begin(), op.outputs.end(), [&](TensorId id) {
       const Tensor* out = run.tensor(id);
-      if (out == nullptr || !out->known || out->health.nan == 0) continue;
-      for (const std::int64_t row : run.bad_rows(*out)) {
-        if (survey.facts.live(*out, row)) return true;
-      }
-    }
-  }
-  return false;
+      if (out == nullptr || !out->known || out->health.nan == 0) return false;
+      const std::vector<std::int64_t> rows = run.bad_rows(*out);
+      return std::any_of(rows.begin(), rows.end(), [&](std::int64_t row) { return survey.facts.live(*out, row); });
+    });
+  };
+  const auto last = std::find_if(ops.rbegin(), ops.rend(), holds_nan);
+  return last == ops.rend() ? 0 : last->id;
 }
 
 }  // namespace
@@ -171,7 +171,9 @@ bool holds_nan_behind(Survey& survey, StepId step, const Op& op) {
 Findings detect_nan_laundered(Survey& survey) {
   Findings out;
   for (const StepId step : survey.birth_steps) {
-    for (const NanRows::Washed& washed : NanRows(survey, step).washed()) {
+    const std::vector<NanRows::Washed> all = NanRows(survey, step).washed();
+    const OpId last_nan = all.empty() ? 0 : last_with_nan(survey, step);
+    for (const NanRows::Washed& washed : all) {
       Finding finding = finding_at(survey, *washed.out, washed.rows);
       finding.rank = Rank::deviation;
       finding.fault.certainty = Certainty::proved;
@@ -182,7 +184,7 @@ Findings detect_nan_laundered(Survey& survey) {
                                 {"absmax", double{washed.out->health.absmax}}};
       // A birth that only this explains: whatever made the NaN, that it vanished is the harm. Where NaN goes on past
       // the op, by the residual stream for example, the birth is a fault of its own.
-      const bool vanished = !holds_nan_behind(survey, step, *washed.op);
+      const bool vanished = last_nan <= washed.op->id;
       for (std::size_t i = 0; i < survey.births.size(); ++i) {
         if (survey.births[i].step == step && survey.births[i].op <= washed.op->id) {
           if (vanished) finding.explains.push_back({Symptom::Kind::birth, i});

@@ -289,6 +289,11 @@ class Mistakes(unittest.TestCase):
         self.assertEqual(found, [])
         self.assertEqual(contents(self.folder), before, "a mistake changed a file")
 
+    def test_weights_alone_get_no_list_of_activations(self):
+        said = self.run_shell("diagnose checkpoint").stdout
+        self.assertIn("it holds weights and no activation", " ".join(said.split()))
+        self.assertNotIn("no scale was dumped", said)
+
     def test_each_mistake_gets_one_line_that_helps(self):
         def problems(arguments, code, part):
             done = self.run_shell(arguments)
