@@ -30,6 +30,9 @@ class Sbom(unittest.TestCase):
 
     def test_is_cyclonedx(self):
         self.assertEqual((self.bill["bomFormat"], self.bill["specVersion"]), ("CycloneDX", "1.5"))
+        own = self.bill["metadata"]["component"]
+        said = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+        self.assertIn(f'{own["version"]} ({own["properties"][0]["value"]},', said)
         self.assertRegex(self.bill["serialNumber"], r"^urn:uuid:[0-9a-f-]{36}$")
         references = [part["bom-ref"] for part in self.bill["components"]]
         self.assertEqual(len(references), len(set(references)))
