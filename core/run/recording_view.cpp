@@ -203,8 +203,8 @@ std::optional<ElementBytes> RecordingView::stored(const Tensor& tensor) {
   return ElementBytes{(*all)->bytes, *all};
 }
 
-void RecordingView::check_stored(std::stop_token stop) {
-  for (UnreadElements& one : rows_.damaged(std::move(stop))) {
+void RecordingView::check_stored(const std::stop_token& stop) {
+  for (UnreadElements& one : rows_.damaged(stop)) {
     if (const Tensor* tensor = this->tensor(one.tensor))
       note(*tensor, NotKnown{Unknown::unreadable, std::move(one.text)});
   }

@@ -37,7 +37,7 @@ class RecordingView final : public RunView {
   bool interrupted() override { return rows_.interrupted(); }
   StepId step_of_op(OpId op) override;
   StepId step_of_tensor(TensorId tensor) override;
-  void check_stored(std::stop_token stop) override;
+  void check_stored(const std::stop_token& stop) override;
   Status status() const override { return rows_.status(); }
   RunData& rows_of_run() { return rows_; }
 

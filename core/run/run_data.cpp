@@ -128,7 +128,7 @@ std::vector<Health> RecordingRun::token_health(std::int64_t tensor) { return tak
 
 std::vector<RunNote> RecordingRun::notes() { return taken(recording_.notes()); }
 
-std::vector<UnreadElements> RecordingRun::damaged(std::stop_token stop) {
+std::vector<UnreadElements> RecordingRun::damaged(const std::stop_token& stop) {
   std::vector<std::int64_t> stored;
   keep(recording_.for_each_tensor({}, [&](const TensorRow& tensor) {
     if (tensor.stored) stored.push_back(tensor.id);

@@ -47,7 +47,7 @@ class RunData {
 
   virtual std::vector<RunNote> notes() { return {}; }
   /// Compares the elements that are stored with their hashes, unless a read has done so: the tensors that are damaged.
-  virtual std::vector<UnreadElements> damaged(std::stop_token) { return {}; }
+  virtual std::vector<UnreadElements> damaged(const std::stop_token&) { return {}; }
   /// Content hash of the element bytes; 0 where there is none.
   virtual std::uint64_t hash(const TensorRow& tensor) { return tensor.hash; }
 
@@ -92,7 +92,7 @@ class RecordingRun final : public RunData {
   std::vector<InputRow> inputs_of(std::int64_t op) override;
   std::vector<Health> token_health(std::int64_t tensor) override;
   std::vector<RunNote> notes() override;
-  std::vector<UnreadElements> damaged(std::stop_token stop) override;
+  std::vector<UnreadElements> damaged(const std::stop_token& stop) override;
   Status status() const override;
 
  private:

@@ -64,7 +64,7 @@ class RunView {
   std::span<const UnreadElements> unread() const { return unread_; }
   /// Compares all elements that a recording stores with their hashes, also those that were not asked for: unread() then
   /// has every tensor that is damaged.
-  virtual void check_stored(std::stop_token) {}
+  virtual void check_stored(const std::stop_token&) {}
   /// Reads the bytes of a tensor whose format was a guess in another of the same width from now on.
   void read_as(TensorId tensor, Format format);
   /// Names that were not understood, files that were not read.
