@@ -23,7 +23,7 @@ enum class Rank : std::uint8_t {
 struct Symptom {
   enum class Kind : std::uint8_t { birth, cast, deviation } kind = Kind::birth;
   std::size_t index = 0;
-  auto operator<=>(const Symptom&) const = default;
+  auto operator<=>(const Symptom&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct Finding {

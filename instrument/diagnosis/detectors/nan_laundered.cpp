@@ -119,8 +119,9 @@ class NanRows {
   /// A cast into the cache.
   void stored(const Op& op, const Tensor& out, Washed& one) {
     const Tensor* in = run_.input(op, out.role.substr(0, 1));
-    const auto bad = in != nullptr ? nan_.find(in->id) : nan_.end();
-    if (bad == nan_.end() || out.stated) return;
+    if (in == nullptr || out.stated) return;
+    const auto bad = nan_.find(in->id);
+    if (bad == nan_.end()) return;
     const bool pool = out.axis == Axis::slots || out.axis == Axis::keys;
     const auto slots = pool ? own_slots(survey_.values(), out) : std::unordered_map<std::int64_t, std::int64_t>{};
     const std::vector<Health>& rows = run_.rows(out);
