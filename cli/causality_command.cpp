@@ -48,8 +48,7 @@ struct CausalityArguments {
 constexpr std::array kChanges = {TokenChange::value, TokenChange::sign, TokenChange::size, TokenChange::nan};
 
 Result<scenarios::RunSpec> spec_of(const CausalityArguments& arguments, const Interrupt& interrupt) {
-  std::error_code ignored;
-  if (std::filesystem::exists(std::filesystem::path(arguments.target) / "config.json", ignored)) {
+  if (scenarios::is_checkpoint(arguments.target)) {
     const auto scenario = scenario_of_model({arguments.target, arguments.settings, arguments.prompts, {}, 1});
     return scenario ? scenarios::resolve(*scenario) : tl::unexpected(scenario.error());
   }
@@ -147,10 +146,19 @@ int look_at_dump(const CausalityArguments& arguments, const Interrupt& interrupt
 }
 
 bool is_dump(const std::string& target) {
-  std::error_code ignored;
-  if (std::filesystem::exists(std::filesystem::path(target) / "config.json", ignored)) return false;
+  if (scenarios::is_checkpoint(target)) return false;
   const scenarios::TargetKind kind = scenarios::kind_of(target);
   return kind == scenarios::TargetKind::dump || kind == scenarios::TargetKind::recorded_dump;
+}
+
+/// A recording's model has to be the one that it was made with. Errors: as of Workbench::load_recorded().
+Status check_model(scenarios::Workbench& bench, const std::string& target, const Interrupt& interrupt) {
+  if (scenarios::is_checkpoint(target) || scenarios::kind_of(target) != scenarios::TargetKind::recording) return {};
+  const auto recording = Recording::open_checked(target, interrupt.token());
+  if (!recording) return tl::unexpected(recording.error());
+  const auto spec = scenarios::run_spec_of(*recording);
+  if (!spec) return tl::unexpected(spec.error());
+  return bench.load_recorded(spec->config, *recording, interrupt.token());
 }
 
 /// The first option in use that needs a run; empty: none.
@@ -194,11 +202,12 @@ int causality(const CausalityArguments& arguments, const Interrupt& interrupt) {
   if (options.map && arguments.tokens.empty()) options.every = true;
   options.stop = interrupt.token();
   const std::string& device = arguments.device.empty() ? spec->config.device : arguments.device;
-  // What a recording asks for comes from a file of others.
-  const bool recorded = scenarios::kind_of(arguments.target) == scenarios::TargetKind::recording;
+  // A recording and a scenario may be files of others; a checkpoint's size is known to the user.
+  const bool checkpoint = scenarios::is_checkpoint(arguments.target);
   const auto bench =
-      scenarios::Workbench::open(device, spec->config.threads, recorded ? arguments.limits : RunLimits{});
+      scenarios::Workbench::open(device, spec->config.threads, checkpoint ? RunLimits{} : arguments.limits);
   if (!bench) return failed(bench.error(), interrupt);
+  if (Status same = check_model(**bench, arguments.target, interrupt); !same) return failed(same.error(), interrupt);
   ProgressLine line("runs", arguments.progress);
   options.progress = [&line](std::int64_t done, std::int64_t total) { line.show(done, total, "compared"); };
   const auto report = scenarios::check_causality(**bench, *spec, options);

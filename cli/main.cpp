@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
+#include "cli/reserve_stack.h"
 #include "cli/standard_streams.h"
 #include "core/system_reason.h"
 #include "scenarios/version.h"
@@ -106,6 +107,7 @@ int guarded(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
 int main(int argc, char** argv) {
   using namespace nanscope::cli;
   prepare_streams();
+  reserve_stack();
   Interrupt interrupt;
   const int code = guarded(argc, argv, interrupt);
   return interrupt.finish(close_output(code));

@@ -67,16 +67,17 @@ Result<std::vector<PolicyCandidate>> candidates_of(const PolicyArguments& argume
 }
 
 /// Error: interrupted. The report names a run that cannot be rerun; this is not an error.
-Status add_answers(const scenarios::RunSpec& spec, const PolicyArguments& arguments, const Interrupt& interrupt,
+Status add_answers(const scenarios::PolicySource& source, const PolicyArguments& arguments, const Interrupt& interrupt,
                    PolicyReport& made) {
   ProgressLine line("runs", arguments.progress);
   scenarios::PolicyAnswerOptions options;
   options.stop = interrupt.token();
   options.limits = arguments.limits;
+  options.recording = source.recording();
   options.progress = [&line](std::int64_t done, std::int64_t total, const std::string& name) {
     line.show(done, total, name);
   };
-  Status run = scenarios::run_policies(spec, made, options);
+  Status run = scenarios::run_policies(*source.spec(), made, options);
   if (!run && !interrupt.requested()) {
     made.left_out.push_back("answers: " + run.error().message);
     return {};
@@ -122,7 +123,7 @@ int try_policies(const PolicyArguments& arguments, const Interrupt& interrupt) {
   if (Status whole = (*source)->check(); !whole) return failed(whole.error(), interrupt);
   if (Status read = (*source)->view().status(); !read) return failed(read.error(), interrupt);
   if (const scenarios::RunSpec* spec = (*source)->spec(); spec != nullptr && !arguments.no_answers) {
-    if (Status run = add_answers(*spec, arguments, interrupt, *made); !run) return failed(run.error(), interrupt);
+    if (Status run = add_answers(**source, arguments, interrupt, *made); !run) return failed(run.error(), interrupt);
   }
   print(arguments.format == "json"  ? report::policies_json(*made, arguments.target)
         : arguments.format == "csv" ? report::policies_csv(*made)

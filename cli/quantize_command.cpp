@@ -54,14 +54,15 @@ int quantize(const QuantizeArguments& arguments, const Interrupt& interrupt) {
                                 fmt::join(values_of(&QuantizeTarget::layout, arguments.to), " and ")));
   }
   std::string text;
+  Result<std::vector<std::int32_t>> ids;
   if (!arguments.calibrate.empty()) {
     const auto bytes = read_file(arguments.calibrate, kMostText);
     if (!bytes) return complain(bytes.error().message);
     text = as_text(*bytes);
-  }
-  if (!text.empty() && !arguments.weights_only && !options.target->input.empty()) {
-    const auto ids = tokens_of_text(arguments.checkpoint, text, arguments.tokens);
+    ids = tokens_of_text(arguments.checkpoint, text, arguments.tokens);
     if (!ids) return complain("--calibrate: " + ids.error().message);
+  }
+  if (!arguments.calibrate.empty() && !arguments.weights_only && !options.target->input.empty()) {
     auto inputs = calibrate_inputs(arguments.checkpoint, *ids, interrupt.token());
     if (!inputs && interrupt.requested()) return interrupt.code();
     if (!inputs) return complain("--calibrate: " + inputs.error().message);
@@ -82,7 +83,7 @@ int quantize(const QuantizeArguments& arguments, const Interrupt& interrupt) {
   }
   if (!made) return complain(made.error().message);
   report::QuantizeWords words{arguments.checkpoint, arguments.output, options.target, arguments.all, std::nullopt};
-  if (!text.empty()) {
+  if (!arguments.calibrate.empty()) {
     const auto change =
         compare_models(arguments.checkpoint, arguments.output, text, arguments.tokens, interrupt.token());
     if (!change && interrupt.requested()) return interrupt.code();

@@ -103,12 +103,17 @@ int change(scenarios::Workbench& bench, const Recording& recording, scenarios::R
   record.output.replace = options.force;
   record.output.inputs = files_read(spec);
   record.output.inputs.emplace_back(options.file);
+  const EngineConfig recorded_config = spec.config;
   if (Status done = scenarios::apply_settings(spec.config, options.set); !done) return complain(done.error().message);
   std::ranges::move(files_read(spec), std::back_inserter(record.output.inputs));
   if (!options.output.empty()) {
     if (Status allowed = check_output(options.output, record.output); !allowed) {
       return complain(allowed.error().message);
     }
+  }
+  if (Status same = bench.load_recorded(recorded_config, recording, interrupt.token()); !same) {
+    complain(fmt::format("{}: {}", options.file, same.error().message));
+    return interrupt.requested() ? interrupt.code() : kBadInput;
   }
   record.capture = options.output.empty() ? "all" : "ring:1";
   record.control.stop = interrupt.token();

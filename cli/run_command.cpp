@@ -14,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_scenario.h"
 #include "cli/progress.h"
+#include "cli/replay_limits.h"
 #include "scenarios/library.h"
 #include "scenarios/report/answer.h"
 #include "scenarios/report/junit.h"
@@ -42,6 +43,7 @@ struct RunOptions {
   bool force = false;
   bool brief = false;
   std::string format = "text";
+  RunLimits limits = kReplayLimits;  ///< of a scenario
 };
 
 scenarios::RunnerOptions runner_options(const RunOptions& options, const Interrupt& interrupt) {
@@ -52,6 +54,8 @@ scenarios::RunnerOptions runner_options(const RunOptions& options, const Interru
   runner.trace = options.trace;
   runner.device = options.device;
   if (options.threads >= 0) runner.threads = options.threads;
+  // A scenario may be a file of others; a checkpoint's size is known to the user.
+  if (options.model.empty()) runner.limits = options.limits;
   runner.control.stop = interrupt.token();
   return runner;
 }
@@ -229,6 +233,7 @@ void add_run_command(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   add_format(*command, options->format, {"text", "json", "junit", "markdown"});
+  add_run_limits(*command, options->limits, "a scenario's run");
   command->footer(
       "Examples:\n"
       "  nanscope run kv-scale-lock\n"

@@ -135,11 +135,6 @@ int try_on_run(const ScalesArguments& arguments, const Interrupt& interrupt) {
   return written ? kClean : complain(written.error().message);
 }
 
-bool is_checkpoint(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored);
-}
-
 int of_checkpoint(ScalesArguments arguments, const Interrupt& interrupt) {
   if (arguments.policies.empty()) arguments.policies = {"geometry"};
   const std::vector<scenarios::PolicyCandidate> policies = chosen_policies(arguments);
@@ -184,7 +179,7 @@ int scales(const ScalesArguments& arguments, const Interrupt& interrupt) {
     return kClean;
   }
   if (arguments.checkpoint.empty()) return complain("scales: give a checkpoint's folder, a run, or --shapes");
-  if (!is_checkpoint(arguments.checkpoint) &&
+  if (!scenarios::is_checkpoint(arguments.checkpoint) &&
       scenarios::kind_of(arguments.checkpoint) != scenarios::TargetKind::missing) {
     if (!arguments.against.empty()) return complain("scales: --against needs a checkpoint's folder");
     return try_on_run(arguments, interrupt);

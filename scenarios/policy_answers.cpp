@@ -34,6 +34,10 @@ class PolicyRuns {
     auto opened = Workbench::open(spec_.config, each);
     if (!opened) return tl::unexpected(opened.error());
     workbench_ = std::move(*opened);
+    if (options_.recording != nullptr) {
+      Status same = workbench_->load_recorded(spec_.config, *options_.recording, options_.stop);
+      if (!same) return same;
+    }
     auto reference = answers(kept(), kept(), "f32");
     if (!reference) return tl::unexpected(reference.error());
     reference_ = std::move(*reference);

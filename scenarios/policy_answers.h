@@ -4,6 +4,7 @@
 #include <stop_token>
 #include <string>
 
+#include "core/recording/reader.h"
 #include "core/result.h"
 #include "instrument/engine/cost.h"
 #include "instrument/policies/evaluate.h"
@@ -13,7 +14,8 @@ namespace nanscope::scenarios {
 
 struct PolicyAnswerOptions {
   std::stop_token stop;
-  RunLimits limits = kReplayLimits;  ///< of all runs together
+  RunLimits limits = kReplayLimits;      ///< of all runs together
+  const Recording* recording = nullptr;  ///< of the run: its weights have to be those that the runs would have
   std::function<void(std::int64_t done, std::int64_t total, const std::string& policy)> progress;
 };
 

@@ -49,7 +49,7 @@ struct PolicySource::Parts {
     auto resolved = resolve(*scenario);
     if (!resolved) return tl::unexpected(resolved.error());
     spec = std::move(*resolved);
-    auto workbench = Workbench::open(spec->config);
+    auto workbench = Workbench::open(spec->config, options.limits);
     if (!workbench) return fail(scenario->where() + workbench.error().message);
     RecordOptions recording_options;
     recording_options.capture = "all";
@@ -173,6 +173,11 @@ KnownAttention PolicySource::known(std::int64_t layer) const {
 }
 
 const RunSpec* PolicySource::spec() const { return parts_->spec ? &*parts_->spec : nullptr; }
+
+const Recording* PolicySource::recording() const {
+  if (parts_->recording) return &*parts_->recording;
+  return parts_->run != nullptr ? parts_->run->recording() : nullptr;
+}
 
 const std::vector<RunNote>& PolicySource::unread() const { return parts_->unread; }
 

@@ -43,6 +43,8 @@ class PolicySource {
   KnownAttention known(std::int64_t layer) const;
   /// What can be run again; null for a dump.
   const RunSpec* spec() const;
+  /// Of that run; null for a dump.
+  const Recording* recording() const;
   /// Files and tensors of a dump that could not be read, where others were.
   const std::vector<RunNote>& unread() const;
   /// To be asked when what was read is to be believed.

@@ -13,6 +13,7 @@
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/model_folder.h"
 #include "instrument/files/near_names.h"
+#include "instrument/spectral/scale_file.h"
 #include "instrument/train/text_batches.h"
 
 namespace nanscope::scenarios {
@@ -42,14 +43,29 @@ Status set(EngineConfig& config, std::string_view name, std::string_view value) 
   return fail(fmt::format("unknown knob '{}'{}", name, did_you_mean(name, names)));
 }
 
-/// States which text is trained on, so that a replay does not train on another.
-Status hash_text(EngineConfig& config) {
-  config.train.text_hash.clear();
-  if (config.train.steps == 0) return {};
-  auto hash = train::text_hash(config.train.text);
-  if (!hash) return tl::unexpected(hash.error());
-  config.train.text_hash = std::move(*hash);
+/// Records the bytes of the text and of the scales where no hash of them is known, so that a replay does not use
+/// others.
+Status hash_files(EngineConfig& config) {
+  if (config.train.steps > 0 && config.train.text_hash.empty()) {
+    auto hash = train::text_hash(config.train.text);
+    if (!hash) return tl::unexpected(hash.error());
+    config.train.text_hash = std::move(*hash);
+  }
+  if (!config.scores.scales.empty() && config.scores.scales_hash.empty()) {
+    auto hash = scale_file_hash(config.scores.scales);
+    if (!hash) return fail("scores.scales: " + hash.error().message);
+    config.scores.scales_hash = std::move(*hash);
+  }
   return {};
+}
+
+/// The hash that a run's configuration has for a file; empty without one.
+Result<std::string> hash_in(const nlohmann::json& json, const char* file) {
+  const auto found = json.find(file);
+  if (found == json.end()) return std::string();
+  const nlohmann::json hash = found->is_object() ? found->value("hash", nlohmann::json()) : nlohmann::json();
+  if (!hash.is_string()) return fail(fmt::format("run configuration: {} has no hash", file));
+  return hash.get<std::string>();
 }
 
 RequestSpec request_spec(const ScenarioRequest& request) {
@@ -114,7 +130,7 @@ Result<RunSpec> resolve(const Scenario& scenario) {
   if (Status shape = check(spec.config); !shape) {
     return fail(scenario.where() + shape.error().message);
   }
-  if (Status hashed = hash_text(spec.config); !hashed) return fail(scenario.where() + hashed.error().message);
+  if (Status hashed = hash_files(spec.config); !hashed) return fail(scenario.where() + hashed.error().message);
   for (const ScenarioRequest& request : scenario.requests) spec.requests.push_back(request_spec(request));
   spec.transients = scenario.transients;
   for (Transient& one : spec.transients) {
@@ -149,9 +165,10 @@ Status apply_settings(EngineConfig& config, std::span<const std::string> setting
     const std::string_view text = setting;
     if (Status done = set(config, text.substr(0, equals), text.substr(equals + 1)); !done) return done;
     if (text.starts_with("train.text=")) config.train.text_hash.clear();
+    if (text.starts_with("scores.scales=")) config.scores.scales_hash.clear();
   }
   if (Status fits = check(config); !fits) return fits;
-  return config.train.text_hash.empty() ? hash_text(config) : Status();
+  return hash_files(config);
 }
 
 std::string to_json(const RunSpec& spec) {
@@ -166,6 +183,7 @@ std::string to_json(const RunSpec& spec) {
     if (request.arrive > 0) json["requests"].back()["arrive"] = request.arrive;
   }
   if (!spec.config.train.text_hash.empty()) json["train_text"] = {{"hash", spec.config.train.text_hash}};
+  if (!spec.config.scores.scales_hash.empty()) json["score_scales"] = {{"hash", spec.config.scores.scales_hash}};
   if (!spec.transients.empty()) json["transients"] = parse_json_or_none<Ordered>(to_json(spec.transients));
   return dump(json);
 }
@@ -185,11 +203,12 @@ Result<RunSpec> run_spec_from_json(std::string_view text, std::string scenario) 
   if (!config) return tl::unexpected(config.error());
   spec.config = std::move(*config);
   if (Status shape = check(spec.config); !shape) return tl::unexpected(shape.error());
-  if (const auto text_of = json.find("train_text"); text_of != json.end()) {
-    const nlohmann::json hash = text_of->is_object() ? text_of->value("hash", nlohmann::json()) : nlohmann::json();
-    if (!hash.is_string()) return fail("run configuration: train_text has no hash");
-    spec.config.train.text_hash = hash.get<std::string>();
-  }
+  auto text_hash = hash_in(json, "train_text");
+  if (!text_hash) return tl::unexpected(text_hash.error());
+  spec.config.train.text_hash = std::move(*text_hash);
+  auto scales_hash = hash_in(json, "score_scales");
+  if (!scales_hash) return tl::unexpected(scales_hash.error());
+  spec.config.scores.scales_hash = std::move(*scales_hash);
   for (const nlohmann::json& item : json.at("requests")) {
     auto request = request_from_json(item, spec.requests.size());
     if (!request) return tl::unexpected(request.error());

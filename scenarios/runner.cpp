@@ -134,7 +134,7 @@ class Workbenches {
     if (!spec) return tl::unexpected(spec.error());
     const EngineConfig config = with_device(*spec, options).config;
     if (!workbench_ || device_ != config.device || threads_ != config.threads) {
-      auto made = Workbench::open(config);
+      auto made = Workbench::open(config, options.limits);
       if (!made) return tl::unexpected(made.error());
       workbench_ = std::move(*made);
       device_ = config.device;
@@ -193,7 +193,7 @@ void work(Suite& suite) {
 Result<std::unique_ptr<Workbench>> workbench_for(const Scenario& scenario, const RunnerOptions& options) {
   const auto spec = resolve(scenario);
   if (!spec) return tl::unexpected(spec.error());
-  return Workbench::open(with_device(*spec, options).config);
+  return Workbench::open(with_device(*spec, options).config, options.limits);
 }
 
 Result<ScenarioRun> run_scenario(Workbench& workbench, const Scenario& scenario, const RunnerOptions& options) {

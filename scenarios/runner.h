@@ -23,6 +23,7 @@ struct RunnerOptions {
   bool trace = false;          ///< also record when the work of each op ran
   std::string device;          ///< empty: as the scenario says
   std::optional<int> threads;  ///< empty: as the scenario says
+  RunLimits limits;            ///< what a run may take
   RunControl control;
 };
 

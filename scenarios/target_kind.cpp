@@ -126,11 +126,6 @@ std::string meant(const fs::path& path) {
   return near.empty() ? "" : beside(near);
 }
 
-bool is_checkpoint(const fs::path& folder) {
-  std::error_code error;
-  return fs::exists(folder / "config.json", error);
-}
-
 /// What it is, and the command that takes it.
 std::string instead(TargetKind kind, const std::string& path) {
   switch (kind) {
@@ -170,6 +165,11 @@ bool takes_it(Takes takes, TargetKind kind) {
 }
 
 }  // namespace
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "config.json", error);
+}
 
 TargetKind kind_of(const std::string& path) {
   std::error_code error;

@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <string>
 
 #include "core/result.h"
@@ -21,6 +22,9 @@ TargetKind kind_of(const std::string& path);
 
 /// What a command takes.
 enum class Takes : std::uint8_t { scenarios, recordings, dumps, runs };  ///< runs: recordings and dumps
+
+/// Whether it is a folder with a config.json.
+bool is_checkpoint(const std::filesystem::path& folder);
 
 /// Errors: nothing is there, with what may have been meant; or another thing than the command takes, with the command
 /// that takes it. What is neither passes: whoever reads it says best what is wrong in it.

@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
+#include "core/recording/rows.h"
+#include "core/text/safe_text.h"
+#include "instrument/engine/loaded_model.h"
 #include "instrument/engine/reference_weights.h"
 #include "instrument/engine/weight_source.h"
 #include "instrument/tokenizer/shipped.h"
@@ -54,6 +59,29 @@ Status Workbench::load(const EngineConfig& config, std::stop_token stop) {
   if (!model) return tl::unexpected(model.error());
   model_ = std::move(*model);
   weights_.clear();
+  return {};
+}
+
+Status Workbench::load_recorded(const EngineConfig& config, const Recording& recording, std::stop_token stop) {
+  const auto recorded = recording.weights();
+  if (!recorded) return tl::unexpected(recorded.error());
+  if (Status loaded = load(config, stop); !loaded) return loaded;
+  std::unordered_map<std::string_view, const WeightRow*> expected;
+  for (const WeightRow& row : *recorded) expected.emplace(row.name, &row);
+  for (const Weight& weight : model_->weights) {
+    if (stop.stop_requested()) return fail("stopped");
+    const auto found = expected.find(weight.name);
+    if (found == expected.end()) continue;  // a run that was not recorded to its end
+    const auto decoded = decoded_weight(*model_, weight, *device_);
+    if (!decoded) return tl::unexpected(decoded.error());
+    const auto row = weights_.of(weight_row(weight), decoded->view);
+    if (!row) return tl::unexpected(row.error());
+    if (row->hash == found->second->hash) continue;
+    return fail(
+        fmt::format("the weight '{}' is not the recorded one (hash {:016x} instead of {:016x}): the model's files have "
+                    "changed since",
+                    one_line(weight.name), row->hash, found->second->hash));
+  }
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/recording/reader.h"
 #include "core/result.h"
 #include "instrument/engine/config.h"
 #include "instrument/engine/engine.h"
@@ -31,6 +32,11 @@ class Workbench {
   /// One that launches its ops on `device`, which stands for the workbench's own: its memory is the same.
   Result<std::unique_ptr<Engine>> engine(const EngineConfig& config, kernels::Device& device,
                                          std::stop_token stop = {});
+
+  /// Loads the model of `config` and compares its weights with those of a recording of such a run: what changes one
+  /// setting of a recorded run has to change nothing else. Errors: as of engine(); a weight that is missing or has
+  /// other bytes.
+  Status load_recorded(const EngineConfig& config, const Recording& recording, std::stop_token stop = {});
 
   /// Trains the model of `config` from where its weights stand, step by step; it borrows the workbench's device. `stop`
   /// ends the load of a model. Errors: as of engine(), and those of the text and of Trainer::create().

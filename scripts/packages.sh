@@ -8,7 +8,6 @@ build_packages=(g++ clang lld cmake ninja-build pkg-config libsqlite3-dev libfmt
 test_packages=(libgtest-dev libgmock-dev sqlite3 clang-format clang-tidy git
   python3 python3-venv python3-dev python3-numpy python3-pytest python3-jsonschema pybind11-dev libxml2-utils
   xvfb xdotool libx11-dev chromium man-db zsh fish desktop-file-utils)
-fuzz_packages=(libclang-rt-14-dev)
 bench_packages=(libopenblas-dev)
 packing_packages=(dpkg-dev file)
 wheel_packages=(python3 python3-venv python3-dev pybind11-dev patchelf)

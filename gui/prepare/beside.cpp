@@ -92,9 +92,12 @@ Result<BesideRunPtr> run_changed(const fs::path& recording, const std::vector<st
   if (!original) return tl::unexpected(original.error());
   Result<scenarios::RunSpec> spec = scenarios::run_spec_of(*original);
   if (!spec) return tl::unexpected(spec.error());
+  const EngineConfig recorded_config = spec->config;
   if (Status set = scenarios::apply_settings(spec->config, settings); !set) return tl::unexpected(set.error());
   const auto bench = scenarios::Workbench::open(spec->config, kReplayLimits);
   if (!bench) return tl::unexpected(bench.error());
+  if (Status same = (*bench)->load_recorded(recorded_config, *original, stop); !same)
+    return tl::unexpected(same.error());
   const auto scratch = ScratchFolder::make();
   if (!scratch) return tl::unexpected(scratch.error());
   auto run = std::make_shared<BesideRun>();

@@ -129,6 +129,7 @@ Result<CausalityMaps> measure_causality(
   if (spec->config.device.starts_with("cpu:")) spec->config.device = "cpu";
   const auto bench = scenarios::Workbench::open(spec->config, kReplayLimits);
   if (!bench) return tl::unexpected(bench.error());
+  if (Status same = (*bench)->load_recorded(spec->config, *recording, stop); !same) return tl::unexpected(same.error());
   scenarios::CausalityOptions options;
   options.request = question.request;
   options.every = true;

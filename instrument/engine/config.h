@@ -131,7 +131,8 @@ struct ScoresConfig {
   std::string qk_policy = "current";
   float q_scale = 1;
   float k_scale = 1;
-  std::string scales;  ///< a file of instrument/spectral/scale_file.h, instead of the three numbers
+  std::string scales;       ///< a file of instrument/spectral/scale_file.h, instead of the three numbers
+  std::string scales_hash;  ///< of its bytes, as scale_file_hash(); not a knob. Empty: whatever it holds
   ScalesOf scales_of = ScalesOf::own;
   std::int64_t history = 16;
   float start = 1;

@@ -94,12 +94,12 @@ RunCost cost_of_run(const EngineConfig& config, std::int64_t vocabulary, std::sp
 Status within(const RunCost& cost, const RunLimits& limits) {
   if (cost.bytes > limits.bytes)
     return fail(
-        fmt::format("its configuration needs {:.1f} GiB of memory to be run again, more than the {:.1f} GiB of "
+        fmt::format("its configuration needs {:.1f} GiB of memory, more than the {:.1f} GiB of "
                     "--replay-memory",
                     cost.bytes / kGib, limits.bytes / kGib));
   if (cost.work > limits.work)
     return fail(
-        fmt::format("its configuration needs {:.3g} teraops to be run again, more than the {:.3g} of "
+        fmt::format("its configuration needs {:.3g} teraops, more than the {:.3g} of "
                     "--replay-work",
                     cost.work / 1e12, limits.work / 1e12));
   return {};

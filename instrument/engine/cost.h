@@ -14,13 +14,13 @@ struct RunCost {
   double work = 0;   ///< floating-point operations; the launch of an op counts as a million
 };
 
-/// What a run may take. A recording is somebody else's file, and its configuration is run when it is looked at.
+/// What a run may take.
 struct RunLimits {
   double bytes = std::numeric_limits<double>::infinity();
   double work = std::numeric_limits<double>::infinity();
 };
 
-/// For runs that nobody asked for by a scenario of their own: 2 GiB, a minute or so of two cores.
+/// For runs whose configuration may come from a file of others: 2 GiB, a minute or so of two cores.
 inline constexpr RunLimits kReplayLimits{2147483648.0, 1e12};
 
 /// A request as far as its cost goes.

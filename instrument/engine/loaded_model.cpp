@@ -331,6 +331,15 @@ Result<Weight> upload_weight(std::string name, std::span<const float> values, st
   return weight;
 }
 
+WeightRow weight_row(const Weight& weight) {
+  WeightRow row;
+  row.name = weight.name;
+  row.format = weight.view.format;
+  row.rows = weight.view.rows;
+  row.columns = weight.view.columns;
+  return row;
+}
+
 Result<DecodedWeight> decoded_weight(const LoadedModel& model, const Weight& weight, kernels::Device& device) {
   if (!weight.scaled.given()) return DecodedWeight{weight.view, {}, {}};
   const Result<WeightData> data = model.checkpoint->weight(weight.name, weight.view.rows, weight.view.columns);

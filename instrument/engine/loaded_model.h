@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/recording/rows.h"
 #include "core/result.h"
 #include "instrument/engine/config.h"
 #include "instrument/engine/weight_source.h"
@@ -87,6 +88,9 @@ struct DecodedWeight {
   kernels::Buffer memory;
 };
 Result<DecodedWeight> decoded_weight(const LoadedModel& model, const Weight& weight, kernels::Device& device);
+
+/// What a recording says of a weight before its values are looked at.
+WeightRow weight_row(const Weight& weight);
 
 /// The same on the host, row-major.
 Result<std::vector<float>> weight_values(const LoadedModel& model, const Weight& weight, kernels::Device& device);

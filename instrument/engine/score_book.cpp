@@ -97,6 +97,16 @@ Result<const FiledLayer*> filed_layer(const ScaleFile& file, const EngineConfig&
   return fail(other_weights_text(file, layer) + ": make them anew, or scores.scales_of=any takes them all the same");
 }
 
+/// Error: the file is not the one of the recorded run.
+Status check_scale_file(const ScoresConfig& scores) {
+  if (scores.scales_hash.empty()) return {};
+  const auto found = scale_file_hash(scores.scales);
+  if (!found) return fail("scores.scales: " + found.error().message);
+  if (*found == scores.scales_hash) return {};
+  return fail(fmt::format("scores.scales: {}: is not the file of this run, its hash is {} instead of {}", scores.scales,
+                          *found, scores.scales_hash));
+}
+
 }  // namespace
 
 Format score_format(const ScoresConfig& scores, ScoreTarget target) {
@@ -115,6 +125,7 @@ Result<ScoreBook> ScoreBook::create(const EngineConfig& config, kernels::Device&
   const bool bounded = any_target(scores, of_weights);
   std::optional<ScaleFile> file;
   if (!scores.scales.empty() && any_target(scores, [](const std::string& policy) { return policy == "static"; })) {
+    if (Status same = check_scale_file(scores); !same) return tl::unexpected(same.error());
     Result<ScaleFile> read = read_scale_file(scores.scales, config.model);
     if (!read) return fail("scores.scales: " + read.error().message);
     file = std::move(*read);

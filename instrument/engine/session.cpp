@@ -55,14 +55,9 @@ Status Session::tell_weights() {
 }
 
 Status Session::tell_weight(const Weight& weight) {
-  WeightRow row;
-  row.name = weight.name;
-  row.format = weight.view.format;
-  row.rows = weight.view.rows;
-  row.columns = weight.view.columns;
   const Result<DecodedWeight> decoded = decoded_weight(*parts_.model, weight, *parts_.device);
   if (!decoded) return tl::unexpected(decoded.error());
-  return emitter_.probe().on_weight(row, decoded->view);
+  return emitter_.probe().on_weight(weight_row(weight), decoded->view);
 }
 
 Status Session::make_transients() {

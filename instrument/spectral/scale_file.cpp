@@ -9,12 +9,15 @@
 #include <map>
 #include <span>
 
+#include "core/tensor/content_hash.h"
+#include "instrument/files/file.h"
 #include "instrument/weights/safetensors.h"
 
 namespace nanscope {
 namespace {
 
 constexpr std::string_view kSchema = "nanscope.score-scales/1";
+constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
 
 /// A tensor of a layer: its name behind "layers.N.", and what it is.
 struct Column {
@@ -139,6 +142,14 @@ Result<std::vector<std::byte>> encode_scale_file(const ModelScales& scales, std:
     inputs.push_back({name, "F32", {std::ssize(values)}, std::as_bytes(std::span(values))});
   }
   return encode_safetensors(inputs, metadata);
+}
+
+Result<std::string> scale_file_hash(const std::filesystem::path& path) {
+  const auto bytes = read_file(path, kMostBytes);
+  if (!bytes) return tl::unexpected(bytes.error());
+  ContentHash hash;
+  hash.add(*bytes);
+  return fmt::format("{:016x}", hash.finish());
 }
 
 Result<ScaleFile> read_scale_file(const std::filesystem::path& path, const ModelConfig& model) {

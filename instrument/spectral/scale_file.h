@@ -41,6 +41,9 @@ Result<std::vector<std::byte>> encode_scale_file(const ModelScales& scales, std:
 /// another shape than the model's heads, zero, negative, NaN or infinite, named with layer and head.
 Result<ScaleFile> read_scale_file(const std::filesystem::path& path, const ModelConfig& model);
 
+/// Hash of the file's bytes, in hexadecimal. Errors: it cannot be read, or is larger than 64 MiB.
+Result<std::string> scale_file_hash(const std::filesystem::path& path);
+
 /// A warning for each layer whose weights are not those that the file's scales were made of, with how much too small
 /// or too large the file's scale is for them; and for a layer that the file lacks.
 void warn_of_other_weights(const ScaleFile& file, ModelScales& scales);

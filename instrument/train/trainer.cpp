@@ -245,12 +245,7 @@ Status ReferenceTrainer::tell_weights(const Replica& replica, Probe& probe) cons
   if (!probe.listening() || (step_ == 0 && replica.rank > 0)) return {};
   for (const Weight& weight : replica.model->weights) {
     if (step_ > 0 && first_step_of_version(weight.name) != first_step(step_, replica)) continue;
-    WeightRow row;
-    row.name = weight.name;
-    row.format = weight.view.format;
-    row.rows = weight.view.rows;
-    row.columns = weight.view.columns;
-    if (Status told = probe.on_weight(row, weight.view); !told) return told;
+    if (Status told = probe.on_weight(weight_row(weight), weight.view); !told) return told;
   }
   return {};
 }

@@ -32,6 +32,10 @@ if(NANSCOPE_SANITIZE)
   target_compile_options(nanscope_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${NANSCOPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
   target_link_options(nanscope_flags INTERFACE -fsanitize=${NANSCOPE_SANITIZE})
+  if(NANSCOPE_SANITIZE MATCHES undefined)
+    # clang needs 5 minutes instead of 4 s for a source of kernels with this check; AddressSanitizer sees where they point.
+    target_compile_options(nanscope_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=pointer-overflow>)
+  endif()
 endif()
 
 # LLVM's linker needs a third of the time of GNU's for a program of 40 MB.

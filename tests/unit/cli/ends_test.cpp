@@ -133,7 +133,7 @@ text = "Moons pull tides"
 [expect]
 verdict = "clean"
 )");
-  Started started(folder_, {"run", "wide.toml"});
+  Started started(folder_, {"run", "wide.toml", "--replay-memory", "1000", "--replay-work", "1000"});
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   const auto sent = std::chrono::steady_clock::now();
   started.send(SIGTERM);
@@ -159,7 +159,8 @@ text = "a"
 [expect]
 verdict = "clean"
 )");
-  expect_one_line(shell("$N run huge.toml"), "out of memory: free some, or raise the limit");
+  expect_one_line(shell("$N run huge.toml"), "GiB of memory, more than the 2.0 GiB of --replay-memory");
+  expect_one_line(shell("$N run huge.toml --replay-memory 100000"), "out of memory: free some, or raise the limit");
 }
 
 /// Whatever allocation it is that fails.

@@ -57,6 +57,12 @@ MISTAKES = [
     ("diagnose small.nanscope --breif", 2, "did you mean '--brief'?"),
     ("diagnose small.nanscope --fail_on=saturation", 2, "did you mean '--fail-on'?"),
     ("run small.toml --output-file x", 2, "did you mean '--output'?"),
+    ("run wide.toml -o x", 2, "GiB of memory, more than the 2.0 GiB of --replay-memory"),
+    ("run small.toml -o x --replay-work 0", 2, "more than the 0 of --replay-work"),
+    ("policies wide.toml", 2, "GiB of memory, more than the 2.0 GiB of --replay-memory"),
+    ("causality wide.toml", 2, "GiB of memory, more than the 2.0 GiB of --replay-memory"),
+    ("causality small.toml --replay-work 0", 2, "more than the 0 of --replay-work"),
+    ("quantize checkpoint --to fp8 --calibrate note.txt -o quantized", 2, "--calibrate: checkpoint/tokenizer.json"),
     ("bits 430 --formt json", 2, "did you mean '--format'?"),
     ("replay small.nanscope kv.format=bf16", 2, "did you mean '--set kv.format=bf16'?"),
     ("diff small.nanscope", 2, "B is required (try nanscope diff --help)"),
@@ -246,6 +252,7 @@ class Mistakes(unittest.TestCase):
             (folder / name).mkdir()
         (folder / "small.toml").write_text(SMALL)
         (folder / "other.toml").write_text(SMALL.replace('"small"', '"other"'))
+        (folder / "wide.toml").write_text(SMALL.replace("width = 32", "width = 1048576").replace("small", "wide"))
         (folder / "suite" / "a.toml").write_text(SMALL.replace('"small"', '"a"'))
         (folder / "library" / "b.toml").write_text(SMALL.replace('"small"', '"b"'))
         npy(folder / "library" / "weights" / "w.npy", 2, 2, [1.0] * 4)
