@@ -193,6 +193,7 @@ class PassBuilder {
   void note_unknown_name(Index index, std::string_view elements);
   TensorId whole(std::string_view op, TensorId inner);
   bool appears_elsewhere(Index index);
+  OpKind kind_by_name(const TensorName& at, const Inputs& inputs, const Tensor& out);
   OpKind kind_by_shapes(const Inputs& inputs, const Tensor& out);
   void scale_ledger();
   void slot_history();

@@ -480,6 +480,19 @@ OpKind PassBuilder::kind_by_shapes(const Inputs& inputs, const Tensor& out) {
   return weight->count() == out.channels && x->channels == out.channels ? OpKind::layer_norm : OpKind::dumped;
 }
 
+/// What a module of a known name does, unless its weight says otherwise: a norm of rows has an element of it for each
+/// channel of a row, one of queries or keys for each channel of a head. GroupNorm of an image is called norm1 too.
+OpKind PassBuilder::kind_by_name(const TensorName& at, const Inputs& inputs, const Tensor& out) {
+  if (at.kind != OpKind::layer_norm) return at.kind;
+  const bool of_heads = at.op == "q_norm" || at.op == "k_norm";
+  for (const Input& one : inputs) {
+    const Tensor* weight = one.role == "weight" ? run_.tensor(one.tensor) : nullptr;
+    if (weight == nullptr || weight->count() == 0 || weight->count() == out.channels) continue;
+    if (!of_heads || out.channels % weight->count() != 0) return OpKind::dumped;
+  }
+  return at.kind;
+}
+
 /// Whether a name says which side of a module a tensor is: what the module does shows then.
 bool PassBuilder::names_a_side(Index index) const {
   const std::string& name = run_.dump_.tensors[index].name;
@@ -527,7 +540,9 @@ void PassBuilder::place_leftover(Index index) {
   if (!at.known) {
     note_unknown_name(index, "scanned");
   }
-  const OpKind kind = !fed ? OpKind::dumped : at.known ? at.kind : kind_by_shapes(inputs, describe(index, at.role));
+  const Tensor out = describe(index, at.role);
+  const OpKind by_shape = at.known ? kind_by_name(at, inputs, out) : kind_by_shapes(inputs, out);
+  const OpKind kind = fed ? by_shape : OpKind::dumped;
   const TensorId last = last_;
   emit(at.op, kind, std::move(inputs), {at.role, {index}});
   run_.last_op().by_name = at.known;

@@ -102,6 +102,8 @@ class StepWalk {
                       const Visit& visit) {
     if (!apart(out) || !bad_.at(in.id).apart())
       return (op.kind != OpKind::kv_store || is_stored_as(in, out)) && each_bad(in, visit);
+    // Which rows a module of an unknown name mixes is not known.
+    if (!op.by_name && run_.input(op, "weight") == nullptr) return each_bad(in, visit);
     if (reads_keys(op, role)) {
       const RowToken token = run_.token_of(out, row);
       if (token.span == nullptr) return each_bad(in, visit);

@@ -485,5 +485,32 @@ TEST(UnknownModules, ANaNIsBornWhereItIsMadeAndNotWhereItIsRead) {
   EXPECT_EQ(found.faults[0].tensor, "decoder.blocks.0.conv.output");
 }
 
+/// GroupNorm of an image (1, channels, height, width): its rows are lines of pixels, its weight is of channels. One Inf
+/// makes NaN of all lines of its group, and so does the unknown block that holds it. The lines without Inf accuse none
+/// of them.
+TEST(UnknownModules, AGroupNormMixesTheRowsOfAnImage) {
+  constexpr std::int64_t kChannels = 4;
+  constexpr std::int64_t kSide = 8;
+  MemoryDump dump;
+  const std::vector<std::int64_t> shape = {1, kChannels, kSide, kSide};
+  Matrix image(kChannels * kSide * kSide);
+  for (std::size_t i = 0; i < image.size(); ++i) image[i] = 0.01 * static_cast<double>((i * 37) % 100) - 0.5;
+  Matrix overflowed = image;
+  overflowed[3] = std::numeric_limits<double>::infinity();
+  Matrix poisoned = image;
+  std::fill_n(poisoned.begin(), 2 * kSide * kSide, std::numeric_limits<double>::quiet_NaN());
+  dump.add("decoder.conv_in.input", "f16", shape, image);
+  dump.add("decoder.conv_in.output", "f16", shape, overflowed);
+  dump.add("decoder.resnets.0.input", "f16", shape, overflowed);
+  dump.add("decoder.resnets.0.norm1.weight", "f16", {kChannels}, Matrix(kChannels, 1.0));
+  dump.add("decoder.resnets.0.norm1.bias", "f16", {kChannels}, Matrix(kChannels, 0.0));
+  dump.add("decoder.resnets.0.norm1.input", "f16", shape, overflowed);
+  dump.add("decoder.resnets.0.norm1.output", "f16", shape, poisoned);
+  dump.add("decoder.resnets.0.output", "f16", shape, poisoned);
+  const Diagnosis found = diagnosed(dump);
+  ASSERT_THAT(classes(found), ElementsAre("f16-overflow"));
+  EXPECT_EQ(found.faults[0].tensor, "decoder.conv_in.output");
+}
+
 }  // namespace
 }  // namespace nanscope
