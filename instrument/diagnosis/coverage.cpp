@@ -68,16 +68,15 @@ void add_tables(Survey& survey, const AddGap& add_gap) {
   }
 }
 
-/// Tensors of a dump that each step has but one: they were lost, or that step did not compute them. The first step has
-/// no past.
-void add_absent(RunView& run, Coverage& coverage) {
-  if (run.info().device != kDumpDevice) return;
+/// Adds the tensors of one rank of a dump that each of its steps has but one: they were lost, or that step did not
+/// compute them. The first step has no past.
+void add_absent(RunView& run, std::int64_t rank, Coverage& coverage) {
   std::map<std::string, std::vector<StepId>> having;  // by name within the step
   std::map<StepId, std::string> folders;
   std::set<StepId> steps;
   std::set<std::string> of_past;
   for (const Step& step : run.steps()) {
-    if (step.id == kBeforeSteps) continue;
+    if (step.id == kBeforeSteps || step.rank != rank) continue;
     for (const Tensor& tensor : run.content(step.id).tensors) {
       if (tensor.name.empty()) continue;
       steps.insert(step.id);
@@ -97,6 +96,13 @@ void add_absent(RunView& run, Coverage& coverage) {
     std::set_difference(steps.begin(), steps.end(), with.begin(), with.end(), std::back_inserter(without));
     if (coverage.absent++ == 0) coverage.first_absent = folders[without.front()] + name;
   }
+}
+
+void add_absent(RunView& run, Coverage& coverage) {
+  if (run.info().device != kDumpDevice) return;
+  std::set<std::int64_t> ranks;
+  for (const Step& step : run.steps()) ranks.insert(step.rank);
+  for (const std::int64_t rank : ranks) add_absent(run, rank, coverage);
 }
 
 }  // namespace
@@ -125,6 +131,7 @@ Coverage coverage_of(Survey& survey) {
     if (!seen.insert(result.tensor).second) continue;
     ++coverage.outputs;
     ++coverage.judged;
+    if (result.open > 0) ++coverage.in_part;
   }
   for (const NotRecomputed& one : survey.recomputer.not_recomputed()) add_gap(one.tensor, one.reason);
   if (!survey.recomputing) {

@@ -314,8 +314,8 @@ Verdict Diagnosis::verdict() const {
   if (coverage.judged == 0 && (spread.tokens == 0 || coverage.outputs <= coverage.unknown_names)) {
     return Verdict::nothing_to_judge;
   }
-  const bool whole = coverage.outputs > 0 && coverage.judged == coverage.outputs && coverage.unknown_names == 0 &&
-                     coverage.absent == 0;
+  const bool whole = coverage.outputs > 0 && coverage.judged == coverage.outputs && coverage.in_part == 0 &&
+                     coverage.unknown_names == 0 && coverage.absent == 0;
   return whole && !completeness.interrupted ? Verdict::clean : Verdict::no_fault_found;
 }
 

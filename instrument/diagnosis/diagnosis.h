@@ -99,6 +99,7 @@ struct Coverage {
   };
   std::int64_t outputs = 0;        ///< that were dumped or recorded, without parameters
   std::int64_t judged = 0;         ///< of them
+  std::int64_t in_part = 0;        ///< of those, outputs some of whose elements could not be recomputed
   std::int64_t unknown_names = 0;  ///< tensors that were scanned alone
   std::int64_t absent = 0;         ///< tensors that every other step of the run has
   std::string first_absent;        ///< the first of them; empty: there are none

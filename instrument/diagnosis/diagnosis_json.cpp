@@ -84,6 +84,7 @@ Json to_json(const Diagnosis& diagnosis) {
     gaps.push_back(Json{{"reason", gap.reason}, {"outputs", gap.outputs}, {"example", gap.example}});
   object["coverage"] = Json{{"outputs", coverage.outputs},
                             {"judged", coverage.judged},
+                            {"judged_in_part", coverage.in_part},
                             {"unknown_names", coverage.unknown_names},
                             {"absent", coverage.absent},
                             {"first_absent", text_or_null(coverage.first_absent)},

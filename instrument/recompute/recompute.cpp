@@ -429,16 +429,21 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
   data->decode_into(actual);
   const double largest = double{info(out.format).max_finite};
   const bool hides = may_hide(out.role);
+  const bool of_steps = out.axis == Axis::rows || out.axis == Axis::live || out.axis == Axis::ends;
   for (std::int64_t row = 0; row < prediction.rows; ++row) {
+    const bool live = !of_steps || facts_.live(out, first + row);
     bool row_bad = false;
     bool row_not_finite = false;
     double largest_of_row = std::numeric_limits<double>::quiet_NaN();
     for (std::int64_t column = 0; column < prediction.columns; ++column) {
       const auto at = static_cast<std::size_t>(row * prediction.columns + column);
       const double bound = double{prediction.bound[at]};
-      if (bound < 0 || !std::isfinite(bound)) continue;
-      const double expected = double{prediction.value[at]};
       const double value = double{actual[at]};
+      if (bound < 0 || !std::isfinite(bound)) {
+        if (live && !(hides && hidden_by_mask(value))) ++into.open;
+        continue;
+      }
+      const double expected = double{prediction.value[at]};
       // Where NaN and Inf come from is another question; what is beyond the format is Inf, or its largest number.
       const bool hidden = hides && value < 0;
       if (!std::isfinite(value) && std::isfinite(expected) && !hidden && std::abs(expected) < largest)
@@ -500,6 +505,7 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
   if (!rows) {
     const std::int64_t allowed = rows_allowed(op, out);
     rows = spread(out.tokens, most_rows > 0 ? std::min(most_rows, allowed) : allowed);
+    made.open = (out.tokens - static_cast<std::int64_t>(rows->size())) * out.channels;
   }
   // Before anything of its size is made: what a recording says of a shape that nothing bears out may be any number.
   if (!rows->empty() && !facts_.run.read(out, rows->front(), 1)) return std::nullopt;

@@ -56,6 +56,7 @@ struct Recomputed {
   OpForm form;                 ///< that was used
   std::int64_t elements = 0;   ///< judged
   std::int64_t explained = 0;  ///< of them, within the bound
+  std::int64_t open = 0;       ///< elements of live rows that were not judged, as nothing says what they should be
   std::int64_t rows = 0;       ///< looked at
   std::int64_t rows_in_all = 0;
   WorstElement worst;

@@ -268,6 +268,18 @@ bool is_unfinished(const std::string& name, const std::vector<FolderFile>& files
                      [&](const FolderFile& file) { return temporaries::is_beside(name, file.name); });
 }
 
+/// A pipe would be written to, and waited for. Error: something stands in a file's place that is no file.
+Status check_regular(const fs::path& folder, const std::vector<FolderFile>& files) {
+  for (const FolderFile& file : files) {
+    std::error_code error;
+    const fs::path path = folder / file.name;
+    const fs::file_status status = fs::status(path, error);
+    if (fs::exists(status) && !fs::is_regular_file(status))
+      return fail(fmt::format("{}: is no regular file", path.string()));
+  }
+  return {};
+}
+
 /// States of other steps, and what a process that was killed left of any file. What others put there stays.
 void remove_left_over(const fs::path& folder, const std::vector<FolderFile>& files) {
   std::error_code error;
@@ -320,6 +332,7 @@ Status save_checkpoint(const fs::path& folder, const EngineConfig& config, const
     }
     return made->commit();
   }
+  if (Status regular = check_regular(folder, *files); !regular) return regular;
   for (const FolderFile& file : *files) {
     if (Status done = write_output(folder / file.name, file.bytes, options); !done) return done;
   }

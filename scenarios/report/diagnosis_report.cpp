@@ -160,6 +160,7 @@ std::string coverage_text(const Diagnosis& diagnosis) {
   const Coverage& coverage = diagnosis.coverage;
   const Recomputation& made = diagnosis.recomputation;
   std::string text = fmt::format("{} of {} recomputed", coverage.judged, counted(coverage.outputs, "output"));
+  if (coverage.in_part > 0) text += fmt::format(" ({} in part)", coverage.in_part);
   if (made.elements > 0) {
     const double share = 100.0 * static_cast<double>(made.explained) / static_cast<double>(made.elements);
     text += fmt::format(", {:.6g} % of {} explained by rounding", share, counted(made.elements, "element"));
@@ -192,6 +193,8 @@ std::string verdict_words(const Diagnosis& diagnosis) {
       if (coverage.judged < coverage.outputs) {
         words += fmt::format("; {} of {} could not be judged", coverage.outputs - coverage.judged,
                              counted(coverage.outputs, "output"));
+      } else if (coverage.in_part > 0) {
+        words += fmt::format("; {} could be judged only in part", counted(coverage.in_part, "output"));
       }
       return words;
   }

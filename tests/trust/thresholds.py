@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs diagnose and verify with each threshold at half and at twice its value, and counts what changes.
 
-    tests/trust/thresholds.py FOLDER TARGET... [--every] [--only kName]
+    tests/trust/thresholds.py FOLDER TARGET... [--every] [--only kName] [--first kName]
 
 FOLDER gets a copy of the sources in which each constant of the first table of docs/thresholds.md is read from the
 environment, and its build. A TARGET is a folder of recordings, of dumps, or of folders with a `dump`, at --depth. A folder
@@ -124,9 +124,12 @@ def main():
     parser.add_argument("--depth", type=int, default=1, help="folders between a TARGET and its dumps")
     parser.add_argument("--every", action="store_true", help="also those that have a source")
     parser.add_argument("--only", help="this constant alone")
+    parser.add_argument("--first", help="begin with this constant, to go on after a stop")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     constants = [one for one in decisive(options.every) if options.only in (None, one[1])]
+    if options.first:
+        constants = constants[[name for _, name, _ in constants].index(options.first):]
     sources = options.folder / "sources"
     if not sources.exists():
         files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")

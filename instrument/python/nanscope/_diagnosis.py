@@ -123,6 +123,7 @@ class Coverage:
 
     outputs: int
     judged: int
+    judged_in_part: int  #: of those judged, outputs some of whose elements could not be recomputed
     unknown_names: int
     absent: int  #: tensors that every other step of the dump has
     first_absent: Optional[str]

@@ -194,6 +194,15 @@ TEST_F(TrainCheckpoint, WhatConfigJsonCannotStateIsAFileOfWeights) {
   }
 }
 
+TEST_F(TrainCheckpoint, APipeInAFilesPlaceIsRefused) {
+  ASSERT_TRUE(save(3));
+  std::filesystem::remove(path_ / "tokenizer.json");
+  ASSERT_EQ(::mkfifo((path_ / "tokenizer.json").c_str(), 0600), 0);
+  const Status saved = save(4);
+  ASSERT_FALSE(saved);
+  EXPECT_THAT(saved.error().message, HasSubstr("tokenizer.json: is no regular file"));
+}
+
 TEST_F(TrainCheckpoint, OtherKnobsAreRefusedByName) {
   ASSERT_TRUE(save(3));
   EngineConfig other = config_;
