@@ -40,6 +40,7 @@ Result<std::vector<PolicyCandidate>> candidates_of(const PolicyArguments& argume
   std::vector<PolicyCandidate> wanted;
   std::vector<std::string> names;
   const std::vector<PolicyCandidate> all = named_candidates();
+  names.reserve(all.size());
   for (const PolicyCandidate& one : all) names.push_back(one.name);
   for (const std::string& name : arguments.policies) {
     const auto found = std::find(names.begin(), names.end(), name);

@@ -62,7 +62,7 @@ Status Workbench::load(const EngineConfig& config, std::stop_token stop) {
   return {};
 }
 
-Status Workbench::load_recorded(const EngineConfig& config, const Recording& recording, std::stop_token stop) {
+Status Workbench::load_recorded(const EngineConfig& config, const Recording& recording, const std::stop_token& stop) {
   const auto recorded = recording.weights();
   if (!recorded) return tl::unexpected(recorded.error());
   if (Status loaded = load(config, stop); !loaded) return loaded;

@@ -36,7 +36,7 @@ class Workbench {
   /// Loads the model of `config` and compares its weights with those of a recording of such a run: what changes one
   /// setting of a recorded run has to change nothing else. Errors: as of engine(); a weight that is missing or has
   /// other bytes.
-  Status load_recorded(const EngineConfig& config, const Recording& recording, std::stop_token stop = {});
+  Status load_recorded(const EngineConfig& config, const Recording& recording, const std::stop_token& stop = {});
 
   /// Trains the model of `config` from where its weights stand, step by step; it borrows the workbench's device. `stop`
   /// ends the load of a model. Errors: as of engine(), and those of the text and of Trainer::create().
