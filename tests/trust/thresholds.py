@@ -65,7 +65,9 @@ def rewrite(folder, constants):
         code = code.replace("inline static const", "inline const")
         if path.name == "recompute.h":  # a member
             code = re.sub(r"^  static const double", "  static inline const double", code, flags=re.M)
-        if count and '"threshold_scale.h"' not in code:
+        if count != 1:
+            sys.exit(f"{file}: {name} is defined {count} times as this script understands it")
+        if '"threshold_scale.h"' not in code:
             code = code.replace("#include", '#include "threshold_scale.h"\n#include', 1)
         path.write_text(code)
 
