@@ -268,16 +268,12 @@ bool is_unfinished(const std::string& name, const std::vector<FolderFile>& files
                      [&](const FolderFile& file) { return temporaries::is_beside(name, file.name); });
 }
 
-/// A pipe would be written to, and waited for. Error: something stands in a file's place that is no file.
-Status check_regular(const fs::path& folder, const std::vector<FolderFile>& files) {
-  for (const FolderFile& file : files) {
-    std::error_code error;
-    const fs::path path = folder / file.name;
-    const fs::file_status status = fs::status(path, error);
-    if (fs::exists(status) && !fs::is_regular_file(status))
-      return fail(fmt::format("{}: is no regular file", path.string()));
-  }
-  return {};
+/// A pipe would be written to, and waited for. Error: something stands in the place of a file that is no file.
+Status check_regular(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  const bool other = fs::exists(status) && !fs::is_regular_file(status);
+  return other ? fail(fmt::format("{}: is no regular file", path.string())) : Status();
 }
 
 /// States of other steps, and what a process that was killed left of any file. What others put there stays.
@@ -332,7 +328,9 @@ Status save_checkpoint(const fs::path& folder, const EngineConfig& config, const
     }
     return made->commit();
   }
-  if (Status regular = check_regular(folder, *files); !regular) return regular;
+  for (const FolderFile& file : *files) {
+    if (Status regular = check_regular(folder / file.name); !regular) return regular;
+  }
   for (const FolderFile& file : *files) {
     if (Status done = write_output(folder / file.name, file.bytes, options); !done) return done;
   }
@@ -347,6 +345,11 @@ Result<TrainState> load_checkpoint(const fs::path& folder, const EngineConfig& c
   if (run->step > config.train.steps) {
     return fail(fmt::format("{}: has done {} steps already, and train.steps={} are fewer", folder.string(), run->step,
                             config.train.steps));
+  }
+  // Before anything is trained, as saving would refuse them.
+  for (const std::string_view name : {std::string_view("config.json"), std::string_view("model.safetensors"),
+                                      std::string_view("tokenizer.json"), kRunFile}) {
+    if (Status regular = check_regular(folder / name); !regular) return tl::unexpected(regular.error());
   }
   TrainState state;
   state.step = run->step;

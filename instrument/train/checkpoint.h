@@ -25,7 +25,8 @@ Status save_checkpoint(const std::filesystem::path& folder, const EngineConfig& 
 /// Whether `folder` holds a checkpoint, of whatever run.
 bool has_checkpoint(const std::filesystem::path& folder);
 
-/// The state of a checkpoint, every bit as it was saved. Errors: a file that is missing or damaged; a configuration
+/// The state of a checkpoint, every bit as it was saved. Errors: a file that is missing or damaged, or a pipe or folder
+/// in the place of one that save_checkpoint() replaces; a configuration
 /// that differs from `config` in a knob that bits depend on, or in the text's hash; more steps done than train.steps,
 /// which may be another number than it was. Files of the model are compared by their last name, so that folders can be
 /// moved.

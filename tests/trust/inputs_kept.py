@@ -21,7 +21,6 @@ import tempfile
 import tiny_scenarios
 from kill_writers import digest
 
-STATIC_SCALES = '[scores]\nformat = "e4m3"\npolicy = "static"\nper = "head"\nscales_of = "any"\nscales = "scales.safetensors"\n'
 IN_OPEN, IN_ISDIR = 0x20, 0x40000000
 
 
@@ -172,7 +171,7 @@ class Trials:
 
     def prepare(self):
         os.makedirs(self.path("inputs"))
-        texts = {"kept.toml": tiny_scenarios.run("kept"), "scaled.toml": tiny_scenarios.run("scaled", STATIC_SCALES),
+        texts = {"kept.toml": tiny_scenarios.run("kept"), "scaled.toml": tiny_scenarios.run("scaled", tiny_scenarios.STATIC_SCALES),
                  "trained.toml": tiny_scenarios.training(2),
                  "checkpoint.toml": 'name = "checkpoint"\n[model]\nweights = "model"\n[[request]]\ntext = "light"\nmax_tokens = 1\n'
                                     '[expect]\nverdict = "clean"\n',

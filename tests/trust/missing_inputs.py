@@ -24,7 +24,7 @@ import tempfile
 
 import tiny_scenarios
 
-SCALES = '[scores]\nformat = "e4m3"\npolicy = "static"\nper = "head"\nscales_of = "any"\nscales = "scales.safetensors"\n'
+CLEAN = re.compile(r'^Verdict .*: clean\b|"verdict": "clean"|: clean, every output', re.M)
 LEAKS = ["--set", "attention.blocks_v=mxfp4", "--set", "attention.blocks_axis_v=tokens", "--set", "attention.blocks_k="]
 COMMANDS = ["diagnose {0}", "diagnose {0} --format json", "diagnose {0} --counterfactuals", "report {0} -o out", "why {0}",
             "why {0} 0/0/0/attn_norm.out[1,1]", "diff {0} {0}.copy", "policies {0}", "scales {0}", "causality {0}", "replay {0}",
@@ -94,7 +94,7 @@ class Table:
             return "differs"
         if words[0] == "policies" and code == 0 and "answers: " in text:
             return "partly"
-        if code == 2 and error.count("\n") >= 1 and any(line.startswith("nanscope: ") for line in error.splitlines()) and "clean" not in text.split("\n")[1:3]:
+        if code == 2 and error.count("\n") >= 1 and any(line.startswith("nanscope: ") for line in error.splitlines()) and not CLEAN.search(text):
             return "partly" if text.strip() else "refused"
         return f"BAD: exit code {code} instead of {whole[0]} or 2: {error.strip()[:200] or text[:200]!r}"
 
@@ -183,7 +183,7 @@ def scaled(table):
     write("kept.toml", tiny_scenarios.run("kept"))
     table.made("run", "kept.toml", "-o", "kept.nanscope", "--capture", "all")
     table.made("scales", "kept.nanscope", "--policy", "geometry", "-o", "scales.safetensors")
-    write("scaled.toml", tiny_scenarios.run("scaled", SCALES))
+    write("scaled.toml", tiny_scenarios.run("scaled", tiny_scenarios.STATIC_SCALES))
     table.made("run", "scaled.toml", "-o", "scaled.nanscope", "--capture", "none")
     table.recording("scaled", each_way("scales.safetensors"))
 

@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tiny_scenarios
-from mutate_recordings import GIB, INTEGERS, SECONDS, Bytes, Case, Columns, Configuration, Harness, Lies, variations
+from mutate_recordings import GIB, INTEGERS, Bytes, Case, Columns, Configuration, Harness, Lies, add_options, variations
 
 TESTS = Path(__file__).resolve().parent.parent
 CHECKPOINTS = TESTS / "unit" / "instrument"
@@ -263,8 +263,7 @@ class Inputs:
         self.adapter()
 
     def texts(self):
-        scales = '[scores]\nformat = "e4m3"\npolicy = "static"\nper = "head"\nscales_of = "any"\nscales = "scales.safetensors"\n'
-        contents = {"kept.toml": tiny_scenarios.run("kept"), "scaled.toml": tiny_scenarios.run("scaled", scales),
+        contents = {"kept.toml": tiny_scenarios.run("kept"), "scaled.toml": tiny_scenarios.run("scaled", tiny_scenarios.STATIC_SCALES),
                     "train.toml": tiny_scenarios.training(2), "text.txt": tiny_scenarios.TEXT}
         for name, content in contents.items():
             (self.folder / name).write_text(content)
@@ -347,15 +346,8 @@ def one_case(harness, options, inputs: Inputs, work: Path, number: int):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("nanscope")
-    parser.add_argument("--cases", type=int, default=20000)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--case", type=int, help="run this case alone, and print what it says")
-    parser.add_argument("--asan", action="store_true", help="the binary has AddressSanitizer: its memory is not measured")
-    parser.add_argument("--memory", type=float, default=1, help="GiB that a command may take")
-    parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--keep", help="a folder for the inputs of failed cases")
+    add_options(parser)
     options = parser.parse_args()
     harness = InputHarness(options)
     work = Path(tempfile.mkdtemp(prefix="nanscope-mutate-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))

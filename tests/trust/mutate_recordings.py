@@ -534,18 +534,23 @@ def bases(binary, folder: Path):
     yield make_base(binary, folder, small("experts = 4\nrecurrent_layers = [1]\nqk_norm = true", 1), "experts")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_options(parser):
+    """Those of every harness that changes files."""
     parser.add_argument("nanscope")
     parser.add_argument("--cases", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="one kind: columns, lies, bytes, structure, configuration")
-    parser.add_argument("--no-window", action="store_true", help="leave the window, its pictures and tables out")
     parser.add_argument("--asan", action="store_true", help="the binary has AddressSanitizer: its memory is not measured")
     parser.add_argument("--memory", type=float, default=1, help="GiB that a command may take")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--keep", help="a folder for the recordings of failed cases")
+    parser.add_argument("--keep", help="a folder for the files of failed cases")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_options(parser)
+    parser.add_argument("--only", help="one kind: columns, lies, bytes, structure, configuration")
+    parser.add_argument("--no-window", action="store_true", help="leave the window, its pictures and tables out")
     options = parser.parse_args()
     harness = Harness(options)
     work = Path(tempfile.mkdtemp(prefix="nanscope-mutate-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))

@@ -9,6 +9,7 @@ kv_heads = 1
 head_dim = 16
 mlp_width = 32
 """
+STATIC_SCALES = '[scores]\nformat = "e4m3"\npolicy = "static"\nper = "head"\nscales_of = "any"\nscales = "scales.safetensors"\n'
 TEXT = "Moons pull tides, and tides slow the moons down. " * 20
 
 

@@ -79,6 +79,18 @@ TEST_F(Replay, TheScenarioRanAsItExpects) {
   EXPECT_TRUE(run_->missed.empty()) << all;
 }
 
+/// What changes one setting of a run has to begin with the same weights.
+TEST_F(Replay, OtherWeightsThanTheRecordedAreRefused) {
+  const Recording recording = Recording::open(path_).value();
+  const EngineConfig config = run_spec_of(recording)->config;
+  EXPECT_TRUE(bench_->load_recorded(config, recording));
+  const fs::path copy = tampered("UPDATE weights SET hash = hash + 1 WHERE name = 'lm_head.weight'");
+  const Recording other = Recording::open(copy).value();
+  const Status refused = bench_->load_recorded(config, other);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("the weight 'lm_head.weight' is not the recorded one"));
+}
+
 TEST_F(Replay, VerifiesEveryTensorAndWeight) {
   const Recording recording = Recording::open(path_).value();
   const auto report = replay(*bench_, recording);

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <bit>
@@ -198,6 +199,7 @@ TEST_F(TrainCheckpoint, APipeInAFilesPlaceIsRefused) {
   ASSERT_TRUE(save(3));
   std::filesystem::remove(path_ / "tokenizer.json");
   ASSERT_EQ(::mkfifo((path_ / "tokenizer.json").c_str(), 0600), 0);
+  EXPECT_THAT(refused(config_), HasSubstr("tokenizer.json: is no regular file"));
   const Status saved = save(4);
   ASSERT_FALSE(saved);
   EXPECT_THAT(saved.error().message, HasSubstr("tokenizer.json: is no regular file"));
