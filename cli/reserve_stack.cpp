@@ -13,7 +13,7 @@ constexpr std::size_t kStack = 1 << 20;  ///< bytes: measured are at most 512 Ki
 constexpr std::size_t kPage = 4096;
 
 [[gnu::noinline]] void touch() {
-  volatile std::byte stack[kStack];
+  [[maybe_unused]] volatile std::byte stack[kStack];
   // From the top downwards, as the stack grows.
   for (std::size_t at = kStack; at >= kPage; at -= kPage) stack[at - 1] = std::byte{0};
 }
