@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
+#include <span>
+#include <unordered_set>
 
 #include "instrument/diagnosis/warnings/warning.h"
 
@@ -21,9 +24,15 @@ struct Poorest {
   std::size_t nonzero = 0;
 };
 
-std::size_t distinct_of(std::vector<float>& values) {
-  std::sort(values.begin(), values.end());
-  return static_cast<std::size_t>(std::unique(values.begin(), values.end()) - values.begin());
+/// How many values there are; nothing where they are more than `most`, as in nearly every row.
+std::optional<std::size_t> distinct_of(std::span<const float> values, std::size_t most) {
+  std::unordered_set<float> distinct;
+  for (const float one : values) {
+    if (one == 0 || !std::isfinite(one)) continue;
+    distinct.insert(one);
+    if (distinct.size() > most) return std::nullopt;
+  }
+  return distinct.size();
 }
 
 /// The row of somebody with the fewest values, of those that have too few; and how many have.
@@ -33,18 +42,16 @@ Poorest poorest_row(Survey& survey, const Tensor& tensor, const std::vector<floa
   for (std::size_t begin = 0; begin + width <= values.size(); begin += width) {
     const auto row = static_cast<std::int64_t>(begin / width);
     if (!survey.facts.live(tensor, row)) continue;
-    std::vector<float> some;
-    for (std::size_t i = begin; i < begin + width; ++i) {
-      if (values[i] != 0 && std::isfinite(values[i])) some.push_back(values[i]);
-    }
-    if (some.size() < kLeastChannels) continue;
-    const std::size_t nonzero = some.size();
-    const std::size_t distinct = distinct_of(some);
-    if (distinct > (codes ? kFewCodes : nonzero / kRepeats)) continue;
+    const auto channels = std::span(values).subspan(begin, width);
+    const auto nonzero = static_cast<std::size_t>(
+        std::count_if(channels.begin(), channels.end(), [](float one) { return one != 0 && std::isfinite(one); }));
+    if (nonzero < kLeastChannels) continue;
+    const auto distinct = distinct_of(channels, codes ? kFewCodes : nonzero / kRepeats);
+    if (!distinct) continue;
     ++poorest.rows;
-    if (poorest.row < 0 || distinct < poorest.distinct) {
+    if (poorest.row < 0 || *distinct < poorest.distinct) {
       poorest.row = row;
-      poorest.distinct = distinct;
+      poorest.distinct = *distinct;
       poorest.nonzero = nonzero;
     }
   }
