@@ -56,9 +56,9 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
     bool later = false;
     std::int64_t seen = 0;
     Leak::End end{token.position, token.position, token.span->context - 1};
-    for (std::size_t c = 0; c < values->size(); ++c) {
-      const auto key = static_cast<std::int64_t>(c) % keys;
-      const std::int64_t position = positions[static_cast<std::size_t>(key)];
+    for (std::size_t c = 0, key = 0; c < values->size(); ++c, ++key) {
+      if (key == positions.size()) key = 0;
+      const std::int64_t position = positions[key];
       if (position <= token.position || position >= token.span->context) continue;
       // A NaN says neither that a key is seen nor that it is not.
       const float value = (*values)[c];
