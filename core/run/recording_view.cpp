@@ -199,7 +199,11 @@ std::optional<ElementBytes> RecordingView::stored(const Tensor& tensor) {
     note(tensor, all.error());
     return std::nullopt;
   }
-  if ((*all)->tokens != tensor.tokens || (*all)->channels != tensor.channels) return std::nullopt;
+  const auto reread = recorded_formats_.find(tensor.id);
+  const Format recorded = reread == recorded_formats_.end() ? tensor.format : reread->second;
+  const bool fits =
+      (*all)->tokens == tensor.tokens && (*all)->channels == tensor.channels && (*all)->format == recorded;
+  if (!fits) return std::nullopt;
   return ElementBytes{(*all)->bytes, *all};
 }
 
