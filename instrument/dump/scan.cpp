@@ -20,6 +20,7 @@
 
 #include "core/system_reason.h"
 #include "core/tensor/health_of.h"
+#include "core/threads/team.h"
 #include "kernels/health.h"
 #include "kernels/ops/health_scan.h"
 
@@ -174,8 +175,7 @@ class Scan {
 
   Result<std::vector<UnscannedTensor>> run() {
     std::vector<PieceScanner> scanners;
-    const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-    for (unsigned i = 0; i < (options_.threads > 0 ? static_cast<unsigned>(options_.threads) : cores); ++i) {
+    for (int i = 0; i < (options_.threads > 0 ? options_.threads : usable_cpus()); ++i) {
       auto device = kernels::make_cpu_device(kernels::Isa::best, 1);
       if (!device) return tl::unexpected(device.error());
       scanners.emplace_back(std::move(*device));

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "core/blocks/block_codec.h"
 #include "core/blocks/block_elements.h"
 #include "core/numbers/decode_span.h"
+#include "core/threads/parallel.h"
 #include "instrument/quantize/loss.h"
-#include "instrument/quantize/parallel.h"
 #include "instrument/quantize/weight_loops.h"
 
 namespace nanscope {
@@ -128,8 +129,9 @@ class Encoder {
 Result<float> largest_magnitude(const CheckpointFiles::Tensor& tensor, const QuantizeOptions& options) {
   const Bands bands(tensor.entry->shape[0], tensor.entry->shape[1], 1);
   float largest = 0;
+  std::mutex mutex;
   const Status done =
-      for_each_part<Band>(bands.count, options, [&](std::int64_t at, Band& band, std::mutex& mutex) -> Status {
+      for_each_part<Band>(bands.count, options.threads, options.stop, [&](std::int64_t at, Band& band) -> Status {
         band.values.resize(static_cast<std::size_t>(bands.size(at) * tensor.entry->shape[1]));
         load_rows(tensor, bands.first(at), band.values);
         const float amax = block_amax(band.values);
@@ -153,8 +155,9 @@ Result<QuantizedWeight> encode_weight(const QuantizePlan::Weight& weight, float 
   const Bands bands(known.rows, known.columns, block_rows);
   const BlockBytes a_band = target.whole ? BlockBytes{static_cast<std::size_t>(bands.height * known.columns), 0}
                                          : block_bytes(target.format, bands.height, known.columns);
+  std::mutex mutex;
   const Status done =
-      for_each_part<Band>(bands.count, options, [&](std::int64_t at, Band& band, std::mutex& mutex) -> Status {
+      for_each_part<Band>(bands.count, options.threads, options.stop, [&](std::int64_t at, Band& band) -> Status {
         const std::int64_t rows = bands.size(at);
         encoder.encode(bands.first(at), rows, band);
         QuantizedWeight part;

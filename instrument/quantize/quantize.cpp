@@ -20,9 +20,9 @@
 #include "core/system_reason.h"
 #include "core/tensor/content_hash.h"
 #include "core/text/safe_text.h"
+#include "core/threads/parallel.h"
 #include "instrument/files/file.h"
 #include "instrument/quantize/encode_weight.h"
-#include "instrument/quantize/parallel.h"
 #include "instrument/quantize/plan.h"
 #include "instrument/quantized/quantization_config.h"
 
@@ -297,7 +297,7 @@ class Quantizer {
     struct Nothing {};
     const std::span<const std::byte> bytes = tensor.bytes();
     const auto pieces = static_cast<std::int64_t>((bytes.size() + kPiece - 1) / kPiece);
-    return for_each_part<Nothing>(pieces, options_, [&](std::int64_t piece, Nothing&, std::mutex&) {
+    return for_each_part<Nothing>(pieces, options_.threads, options_.stop, [&](std::int64_t piece, Nothing&) {
       const std::size_t begin = static_cast<std::size_t>(piece) * kPiece;
       return file.write(offset + begin, bytes.subspan(begin, std::min(kPiece, bytes.size() - begin)));
     });

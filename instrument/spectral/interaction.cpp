@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "instrument/spectral/parallel.h"
+#include "core/threads/parallel.h"
 
 namespace nanscope {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "core/system_reason.h"
+#include "core/threads/team.h"
 #include "kernels/cpu/float_environment.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/device.h"
@@ -179,8 +179,7 @@ Result<std::unique_ptr<Device>> make_cpu_device(Isa isa, int threads) {
     return fail(
         fmt::format("cpu: the float environment is '{}', expected nearest-even with FTZ and DAZ off", found.text()));
   }
-  const int cores = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
-  const int wanted = threads == 0 ? std::min(cores, kMaxThreads) : threads;
+  const int wanted = threads == 0 ? std::min(usable_cpus(), kMaxThreads) : threads;
   try {
     return std::make_unique<CpuDevice>(*build, wanted);
   } catch (const std::exception& error) {
