@@ -134,6 +134,50 @@ std::int64_t cost_attention(Values& values, const Op&, const Tensor& out) {
   return step != nullptr ? 4 * std::max<std::int64_t>(1, columns_of(*step)) : 1;
 }
 
+namespace {
+
+/// What fused attention of the rows of a sequence goes by.
+struct FusedRows {
+  const Block& q;
+  const KeyMatrix& k;
+  const KeyMatrix& v;
+  const Heads& heads;
+  const OpForm& scoring;
+  std::shared_ptr<const std::vector<float>> sinks;
+  std::int64_t width = 0;  ///< of a head of values
+  double rounded = 0;      ///< of scores; half of it of probabilities
+  double u = 0;            ///< of what comes out
+  double least = 0;
+};
+
+/// A row of all heads behind its mask.
+void put_attention(const FusedRows& rows, const RowMask& mask, std::int64_t row, Prediction& into) {
+  for (std::size_t key = 0; key < mask.visible.size(); ++key) {
+    if (mask.visible[key] && !rows.k.there[key]) return;
+  }
+  Line scores;
+  Line probs;
+  Line line;
+  std::vector<double> products;
+  score_products(rows.q, row, rows.k, rows.heads, rows.scoring.shift == kTiled, products);
+  for (std::int64_t head = 0; head < rows.heads.count; ++head) {
+    score_line(rows.q, row, rows.k, rows.heads, head, rows.scoring, products, scores);
+    const auto sink = rows.sinks ? std::optional(double{(*rows.sinks)[static_cast<std::size_t>(head)]}) : std::nullopt;
+    if (!softmax_line(scores, mask, rows.rounded, sink, probs)) continue;
+    const std::int64_t group = rows.heads.group_of(head, rows.scoring.shift == kTiled) * rows.width;
+    if (!mix_line(probs, rows.v, group, rows.width, rows.rounded / 2, !sink, line)) continue;
+    for (std::int64_t c = 0; c < rows.width; ++c) {
+      const auto from = static_cast<std::size_t>(c);
+      const auto at = static_cast<std::size_t>(row * into.columns + head * rows.width + c);
+      into.value[at] = static_cast<float>(line.value[from]);
+      if (says_nothing(rows.v, mask, group + c, line.value[from], line.error[from])) continue;
+      into.bound[at] = static_cast<float>(rows.u * std::abs(line.value[from]) + line.error[from] + rows.least);
+    }
+  }
+}
+
+}  // namespace
+
 bool predict_attention(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                        std::int64_t count, Prediction& into, std::string& why) {
   RunView& run = values.run();
@@ -144,14 +188,10 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
     return false;
   }
   if (!input_rows(values, op, "q", out, first, count, q, why)) return false;
-  into.resize(count, out.known ? out.channels : q.columns);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  into.resize(count, out.known ? out.channels : q.columns, -1.0F);
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
   const double inner = form.rounded != kUnrounded ? roundoff(values.activation_format(out.step)) : 0;
-  Line scores;
-  Line probs;
-  Line line;
   OpForm reading;
   reading.rounded = form.rounded;
   OpForm reading_values = reading;
@@ -171,31 +211,21 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
     if (!read_sinks(values, op, form, heads->count, sinks, why)) return false;
     const std::int64_t width = v->block.columns / heads->groups;
     if (heads->count * width != into.columns) return false;
+    const FusedRows rows{q, *k, *v, *heads, scoring, sinks, width, 2 * inner, 1.01 * u, least_error(kept)};
+    std::vector<RowMask> masks;
     for (std::int64_t row = begin; row < end; ++row) {
-      const auto mask = row_mask(values, op, *step, *span, step_row(run, out, row, *span), k->position, form);
+      auto mask = row_mask(values, op, *step, *span, step_row(run, out, row, *span), k->position, form);
       if (!mask) {
         why = "its mask fits no rows";
         return false;
       }
-      bool there = true;
-      for (std::size_t key = 0; key < mask->visible.size(); ++key)
-        there = there && (!mask->visible[key] || k->there[key]);
-      for (std::int64_t head = 0; there && head < heads->count; ++head) {
-        score_line(q, row - first, *k, *heads, head, scoring, scores);
-        const auto sink = sinks ? std::optional(double{(*sinks)[static_cast<std::size_t>(head)]}) : std::nullopt;
-        if (!softmax_line(scores, *mask, 2 * inner, sink, probs)) continue;
-        const std::int64_t group = heads->group_of(head, form.tiled) * width;
-        if (!mix_line(probs, *v, group, width, inner, !sink, line)) continue;
-        for (std::int64_t c = 0; c < width; ++c) {
-          const auto from = static_cast<std::size_t>(c);
-          const auto at = static_cast<std::size_t>((row - first) * into.columns + head * width + c);
-          into.value[at] = static_cast<float>(line.value[from]);
-          if (says_nothing(*v, *mask, group + c, line.value[from], line.error[from])) continue;
-          into.bound[at] =
-              static_cast<float>(1.01 * u * std::abs(line.value[from]) + line.error[from] + least_error(kept));
-        }
-      }
+      masks.push_back(std::move(*mask));
     }
+    values.in_rows(end - begin, heads->count * columns * (heads->width + width) / 8,
+                   [&](std::int64_t from, std::int64_t to) {
+                     for (std::int64_t i = from; i < to; ++i)
+                       put_attention(rows, masks[static_cast<std::size_t>(i)], begin - first + i, into);
+                   });
     return true;
   });
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "instrument/recompute/bounds.h"
+#include "instrument/recompute/element_loops.h"
 
 namespace nanscope {
 namespace {
@@ -59,37 +60,64 @@ std::vector<std::int64_t> possible_heads(std::int64_t query_channels, std::int64
 
 void measure_keys(KeyMatrix& keys, std::int64_t width) {
   const std::int64_t groups = width > 0 ? keys.block.columns / width : 0;
-  keys.norms.resize(static_cast<std::size_t>(keys.block.rows * groups));
+  const std::int64_t rows = keys.block.rows;
+  keys.norms.resize(static_cast<std::size_t>(rows * groups));
   keys.off_norms.resize(keys.norms.size());
-  for (std::int64_t row = 0; row < keys.block.rows; ++row) {
+  keys.stride = (rows + kKeysAtOnce - 1) / kKeysAtOnce * kKeysAtOnce;
+  keys.turned.assign(static_cast<std::size_t>(keys.stride * keys.block.columns), 0.0F);
+  for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t group = 0; group < groups; ++group) {
-      const auto at = static_cast<std::size_t>(row * groups + group);
+      const auto at = static_cast<std::size_t>(group * rows + row);
       keys.norms[at] = norm(keys.block.row(row) + group * width, width);
       keys.off_norms[at] = off_norm(keys.block, row, group * width, width);
     }
   }
+  for (std::int64_t first = 0; first < rows; first += kKeysAtOnce) {
+    const std::int64_t last = std::min(rows, first + kKeysAtOnce);
+    for (std::int64_t c = 0; c < keys.block.columns; ++c) {
+      float* to = keys.turned.data() + c * keys.stride;
+      for (std::int64_t row = first; row < last; ++row) to[row] = keys.block.row(row)[c];
+    }
+  }
+}
+
+void score_products(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, bool tiled,
+                    std::vector<double>& into) {
+  into.resize(static_cast<std::size_t>(heads.count * keys.stride));
+  // Heads that share keys lie beside each other, but for tiled ones.
+  const std::int64_t together = tiled ? 1 : std::max<std::int64_t>(1, heads.count / heads.groups);
+  for (std::int64_t head = 0; head < heads.count; head += together) {
+    const float* numbers = keys.turned.data() + heads.group_of(head, tiled) * heads.width * keys.stride;
+    element_loops().dots(q.row(row) + head * heads.width, std::min(together, heads.count - head),
+                         {numbers, heads.width, keys.stride}, into.data() + head * keys.stride);
+  }
 }
 
 void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, std::int64_t head,
-                const OpForm& form, Line& into) {
+                const OpForm& form, const std::vector<double>& products, Line& into) {
   const auto columns = static_cast<std::int64_t>(keys.there.size());
-  into.resize(columns);
+  into.value.resize(static_cast<std::size_t>(columns));
+  into.error.resize(static_cast<std::size_t>(columns));
   const float* left = q.row(row) + head * heads.width;
   const double left_norm = norm(left, heads.width);
   const double left_off = off_norm(q, row, head * heads.width, heads.width);
   const std::int64_t group = heads.group_of(head, form.shift == kTiled) * heads.width;
   const double sums = sum_error(heads.width, kF32);
-  const std::int64_t groups = keys.block.columns / heads.width;
+  const double* norms = keys.norms.data() + group / heads.width * columns;
+  const double* off_norms = keys.off_norms.data() + group / heads.width * columns;
+  const double* product = products.data() + head * keys.stride;
+  double* value = into.value.data();
+  double* error = into.error.data();
+  const double factor = form.number;
   for (std::int64_t column = 0; column < columns; ++column) {
-    const auto at = static_cast<std::size_t>(column);
-    if (!keys.there[at]) continue;
-    const float* right = keys.block.row(column) + group;
-    const auto measured = static_cast<std::size_t>(column * groups + group / heads.width);
-    const double right_norm = keys.norms[measured];
-    const double score = form.number * dot(left, right, heads.width);
-    into.value[at] = form.cap > 0 ? form.cap * std::tanh(score / form.cap) : score;
-    const double inherited = left_off * right_norm + left_norm * keys.off_norms[measured];
-    into.error[at] = std::abs(form.number) * (left_norm * right_norm * sums + inherited);
+    value[column] = factor * product[column];
+    const double inherited = left_off * norms[column] + left_norm * off_norms[column];
+    error[column] = std::abs(factor) * (left_norm * norms[column] * sums + inherited);
+  }
+  for (std::int64_t column = 0; form.cap > 0 && column < columns; ++column)
+    value[column] = form.cap * std::tanh(value[column] / form.cap);
+  for (std::int64_t column = 0; !keys.all_there && column < columns; ++column) {
+    if (!keys.there[static_cast<std::size_t>(column)]) value[column] = error[column] = 0;
   }
 }
 
@@ -108,13 +136,16 @@ bool read_sinks(Values& values, const Op& op, const OpForm& form, std::int64_t h
 bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::optional<double> sink, Line& into) {
   constexpr double kMostOff = 20;
   const std::size_t columns = scores.value.size();
-  into.resize(static_cast<std::int64_t>(columns));
+  std::vector<std::size_t> seen;
+  seen.reserve(columns);
+  for (std::size_t c = 0; c < columns; ++c) {
+    if (mask.visible[c]) seen.push_back(c);
+  }
   const auto score = [&](std::size_t c) {
     return scores.value[c] + (mask.added.empty() ? 0.0 : double{mask.added[c]});
   };
   double largest = -INFINITY;
-  for (std::size_t c = 0; c < columns; ++c) {
-    if (!mask.visible[c]) continue;
+  for (const std::size_t c : seen) {
     if (!std::isfinite(scores.error[c])) return false;  // a score that is not known may be anything
     largest = std::max(largest, score(c));
   }
@@ -126,29 +157,38 @@ bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::
   double sum = taken;
   double least = taken / apart;
   double most = taken * apart;
-  for (std::size_t c = 0; c < columns; ++c) {
-    if (!mask.visible[c]) {
-      into.value[c] = 0;
-      into.error[c] = 1;
-      continue;
-    }
-    into.value[c] = std::exp(score(c) - largest);
-    into.error[c] = std::exp(std::min(scores.error[c] + rounded * std::abs(score(c)), kMostOff));
-    sum += into.value[c];
-    least += into.value[c] / into.error[c];
-    most += into.value[c] * into.error[c];
+  std::vector<double> up(seen.size());
+  std::vector<double> down(seen.size());
+  into.value.resize(columns);
+  into.error.resize(columns);
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    const std::size_t c = seen[i];
+    const double weight = std::exp(score(c) - largest);
+    const double off = std::exp(std::min(scores.error[c] + rounded * std::abs(score(c)), kMostOff));
+    up[i] = weight * off;
+    down[i] = weight / off;
+    sum += weight;
+    least += down[i];
+    most += up[i];
+    into.value[c] = weight;
   }
   const double in_f32 = 64 * kF32 + 8 * kF32 * std::abs(largest);
-  for (std::size_t c = 0; c < columns; ++c) {
-    const double up = into.value[c] * into.error[c];
-    const double down = into.value[c] / into.error[c];
+  const double hidden = 0 / sum;
+  for (std::size_t c = 0, i = 0; c < columns; ++c) {
+    if (i == seen.size() || seen[i] != c) {
+      into.value[c] = hidden;
+      into.error[c] = hidden * in_f32;
+      continue;
+    }
     const double p = into.value[c] / sum;
     into.value[c] = p;
     into.error[c] = p * in_f32;
-    if (up <= 0) continue;
-    const double highest = up / (up + std::max(0.0, least - down));
-    const double lowest = down / (down + std::max(0.0, most - up));
-    into.error[c] += std::max({0.0, highest - p, p - lowest});
+    if (up[i] > 0) {
+      const double highest = up[i] / (up[i] + std::max(0.0, least - down[i]));
+      const double lowest = down[i] / (down[i] + std::max(0.0, most - up[i]));
+      into.error[c] += std::max({0.0, highest - p, p - lowest});
+    }
+    ++i;
   }
   return true;
 }
@@ -157,29 +197,36 @@ bool mix_line(const Line& p, const KeyMatrix& values, std::int64_t group, std::i
               bool sums_to_one, Line& into, std::int64_t first) {
   const auto columns = static_cast<std::int64_t>(p.value.size());
   into.resize(width);
+  const Block& block = values.block;
   std::vector<double> magnitude(static_cast<std::size_t>(width), 0.0);
   bool there = true;
-  const auto each_key = [&](const auto& visit) {
-    for (std::int64_t key = 0; key < columns; ++key) {
-      const double weight = p.value[static_cast<std::size_t>(key)];
-      const double slack = p.error[static_cast<std::size_t>(key)];
-      if (weight == 0 && slack == 0) continue;
-      there = there && values.there[static_cast<std::size_t>(first + key)];
-      const float* row = values.block.row(first + key) + group;
-      for (std::int64_t c = 0; c < width; ++c)
-        visit(static_cast<std::size_t>(c), double{row[c]}, weight, slack, first + key);
-    }
-  };
-  each_key([&](std::size_t c, double term, double weight, double, std::int64_t key) {
-    into.value[c] += weight * term;
-    magnitude[c] += std::abs(weight * term);
-    into.error[c] += std::abs(weight) * double{values.block.off(key, group + static_cast<std::int64_t>(c))};
-  });
-  each_key([&](std::size_t c, double term, double, double slack, std::int64_t) {
-    into.error[c] += slack * std::abs(sums_to_one ? term - into.value[c] : term);
-  });
+  bool exact = true;
+  double nothing = 0;  // NaN with a weight that is not finite
+  for (std::int64_t key = 0; key < columns; ++key) {
+    const double weight = p.value[static_cast<std::size_t>(key)];
+    const double slack = p.error[static_cast<std::size_t>(key)];
+    exact = exact && slack == 0;
+    if (weight == 0 && slack == 0) continue;
+    nothing += std::abs(weight) * 0.0;
+    there = there && (values.all_there || values.there[static_cast<std::size_t>(first + key)]);
+  }
+  const std::int64_t begin = first * block.columns + group;
+  const WeightedRows rows{.weights = p.value.data(),
+                          .slacks = p.error.data(),
+                          .rows = block.value.data() + begin,
+                          .errors = block.error.empty() ? nullptr : block.error.data() + begin,
+                          .keys = columns,
+                          .stride = block.columns,
+                          .width = width};
+  const ElementLoops& loops = element_loops();
+  loops.mix(rows, {into.value.data(), magnitude.data(), into.error.data()});
+  // Weights that are exact add nothing, but for rows that are not finite.
+  const auto finite = [](double size) { return std::isfinite(size); };
+  if (!exact || !std::all_of(magnitude.begin(), magnitude.end(), finite))
+    loops.spread(rows, {sums_to_one ? into.value.data() : nullptr, nullptr, into.error.data()});
   const double sums = sum_error(columns, kF32) + rounded;
-  for (std::size_t c = 0; c < into.value.size(); ++c) into.error[c] += sums * magnitude[c];
+  if (!block.error.empty()) nothing = 0;
+  for (std::size_t c = 0; c < into.value.size(); ++c) into.error[c] += sums * magnitude[c] + nothing;
   return there;
 }
 

@@ -48,10 +48,14 @@ struct Line {
 /// Measures rows of keys in groups of `width` channels, for score_line().
 void measure_keys(KeyMatrix& keys, std::int64_t width);
 
-/// cap * tanh(factor * q k' / cap) of one head over all keys. Error: Higham's bound of the sums in f32 and what q and
-/// k inherit (Cauchy-Schwarz).
+/// q k' of all heads of a row: keys.stride numbers each.
+void score_products(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, bool tiled,
+                    std::vector<double>& into);
+
+/// cap * tanh(factor * q k' / cap) of one head over all keys, of its score_products(). Error: Higham's bound of the
+/// sums in f32 and what q and k inherit (Cauchy-Schwarz).
 void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, std::int64_t head,
-                const OpForm& form, Line& into);
+                const OpForm& form, const std::vector<double>& products, Line& into);
 
 /// What an op is told as `sinks`: a learned score a head, which takes its share beside those of the keys and goes
 /// nowhere (gpt-oss). Null where there are none, or the form goes without. False, with the reason, where the op has

@@ -11,6 +11,18 @@
 
 namespace nanscope {
 
+namespace {
+
+/// Calls work(begin, end) for ranges of the elements of a prediction.
+template <class Work>
+void in_elements(Values& values, const Prediction& into, const Work& work) {
+  values.in_rows(into.rows, into.columns, [&](std::int64_t first, std::int64_t last) {
+    work(static_cast<std::size_t>(first * into.columns), static_cast<std::size_t>(last * into.columns));
+  });
+}
+
+}  // namespace
+
 std::vector<OpForm> forms_copy(Values& values, const Op& op, const Tensor& out) { return one_form(values, op, out); }
 std::vector<OpForm> faults_copy(Values& values, const Op& op, const Tensor& out) {
   std::vector<OpForm> forms;
@@ -47,12 +59,15 @@ bool predict_copy(Values& values, const Op& op, const Tensor& out, const OpForm&
   const double u =
       std::max(roundoff(values.precision(out)), in != nullptr && in->known ? roundoff(values.precision(*in)) : 0.0);
   const bool same_format = in != nullptr && in->known && in->format == out.format;
-  for (std::size_t i = 0; i < x.value.size(); ++i) {
-    into.value[i] = x.value[i];
-    const double off = x.error.empty() ? 0.0 : double{x.error[i]};
-    into.bound[i] =
-        static_cast<float>((same_format ? 0 : 1.01 * u * std::abs(double{x.value[i]}) + least_error(kept)) + off);
-  }
+  const double rounded = same_format ? 0 : 1.01 * u;
+  const double least = same_format ? 0 : least_error(kept);
+  in_elements(values, into, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      into.value[i] = x.value[i];
+      const double off = x.error.empty() ? 0.0 : double{x.error[i]};
+      into.bound[i] = static_cast<float>((same_format ? 0 : rounded * std::abs(double{x.value[i]}) + least) + off);
+    }
+  });
   return true;
 }
 
@@ -180,21 +195,23 @@ bool predict_residual_add(Values& values, const Op& op, const Tensor& out, const
   const double right = form.variant == kFirstOnly ? 0 : form.variant == kSecondTwice ? 2 : 1;
   into.resize(count, a.columns);
   const double u = stored_roundoff(values, out);
-  const Format kept = stored_format(values, out);
+  const double least = least_error(stored_format(values, out));
   // A model with parallel branches adds these first, and the residual to their sum: which sum was rounded is unknown.
   const std::vector<Block> terms = terms_of_unseen_sum(values, op, "a", out, first, count);
   const bool three = terms.size() == 2 && terms[0].columns == a.columns && terms[1].columns == a.columns;
-  for (std::size_t i = 0; i < a.value.size(); ++i) {
-    const double value = left * double{a.value[i]} + right * double{b.value[i]};
-    into.value[i] = static_cast<float>(value);
-    double off = (a.error.empty() ? 0.0 : double{a.error[i]}) + (b.error.empty() ? 0.0 : double{b.error[i]});
-    if (three) {
-      const double other = double{b.value[i]};
-      off += 1.01 * (u + kF32) *
-             std::max(std::abs(double{terms[0].value[i]} + other), std::abs(double{terms[1].value[i]} + other));
+  in_elements(values, into, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const double value = left * double{a.value[i]} + right * double{b.value[i]};
+      into.value[i] = static_cast<float>(value);
+      double off = (a.error.empty() ? 0.0 : double{a.error[i]}) + (b.error.empty() ? 0.0 : double{b.error[i]});
+      if (three) {
+        const double other = double{b.value[i]};
+        off += 1.01 * (u + kF32) *
+               std::max(std::abs(double{terms[0].value[i]} + other), std::abs(double{terms[1].value[i]} + other));
+      }
+      into.bound[i] = static_cast<float>(1.01 * u * std::abs(value) + kF32 * std::abs(value) + least + off);
     }
-    into.bound[i] = static_cast<float>(1.01 * u * std::abs(value) + kF32 * std::abs(value) + least_error(kept) + off);
-  }
+  });
   return true;
 }
 
@@ -316,6 +333,39 @@ std::vector<OpForm> faults_activation(Values& values, const Op& op, const Tensor
 
 std::int64_t cost_activation(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 8; }
 
+namespace {
+
+struct ActivationRows {
+  const OpForm& form;
+  const Block& gate;
+  const Block* up = nullptr;  ///< that it is multiplied with
+  double u = 0;
+  double inner = 0;  ///< roundoff of what is between
+  double least = 0;
+};
+
+void put_activation(const ActivationRows& rows, std::size_t begin, std::size_t end, Prediction& into) {
+  const Block& gate = rows.gate;
+  for (std::size_t i = begin; i < end; ++i) {
+    const double x = double{gate.value[i]};
+    const auto made =
+        gated_element(rows.form, x, rows.up != nullptr ? std::optional(double{rows.up->value[i]}) : std::nullopt);
+    const double other = made.other;
+    const double value = made.active * other;
+    into.value[i] = static_cast<float>(value);
+    const double x_off = gate.error.empty() ? 0.0 : double{gate.error[i]} * made.slope;
+    const double up_off = rows.up != nullptr && !rows.up->error.empty() ? double{rows.up->error[i]} : 0.0;
+    // The function is rounded before it is multiplied, and inside it a sigmoid is rounded before that.
+    const double steps = rows.form.rounded == 1 ? 1.01 * gelu_tanh_error(x, rows.inner) * std::abs(other) : 0.0;
+    const double roundings = 1.01 * (rows.u + (2 + made.roundings) * rows.inner) * std::abs(value) +
+                             4 * kF32 * std::abs(made.gate * other) + steps;
+    into.bound[i] =
+        static_cast<float>(roundings + std::abs(other) * x_off + std::abs(made.active) * up_off + rows.least);
+  }
+}
+
+}  // namespace
+
 bool predict_activation(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                         std::int64_t count, Prediction& into, std::string& why) {
   RunView& run = values.run();
@@ -362,23 +412,10 @@ bool predict_activation(Values& values, const Op& op, const Tensor& out, const O
   }
   into.resize(count, gate.columns);
   const double u = stored_roundoff(values, out);
-  const Format kept = stored_format(values, out);
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
-  for (std::size_t i = 0; i < gate.value.size(); ++i) {
-    const double x = double{gate.value[i]};
-    const auto made = gated_element(form, x, times_up ? std::optional(double{up.value[i]}) : std::nullopt);
-    const double other = made.other;
-    const double value = made.active * other;
-    into.value[i] = static_cast<float>(value);
-    const double x_off = gate.error.empty() ? 0.0 : double{gate.error[i]} * made.slope;
-    const double up_off = times_up && !up.error.empty() ? double{up.error[i]} : 0.0;
-    // The function is rounded before it is multiplied, and inside it a sigmoid is rounded before that.
-    const double steps = form.rounded == 1 ? 1.01 * gelu_tanh_error(x, inner) * std::abs(other) : 0.0;
-    const double roundings =
-        1.01 * (u + (2 + made.roundings) * inner) * std::abs(value) + 4 * kF32 * std::abs(made.gate * other) + steps;
-    into.bound[i] =
-        static_cast<float>(roundings + std::abs(other) * x_off + std::abs(made.active) * up_off + least_error(kept));
-  }
+  const double least = least_error(stored_format(values, out));
+  const ActivationRows rows{form, gate, times_up ? &up : nullptr, u, inner, least};
+  in_elements(values, into, [&](std::size_t begin, std::size_t end) { put_activation(rows, begin, end, into); });
   return true;
 }
 

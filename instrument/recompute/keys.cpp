@@ -225,6 +225,7 @@ std::optional<KeyMatrix> gather_keys(Values& values, const Op& op, std::string_v
       out.there[static_cast<std::size_t>(column)] = gatherer.row(*before->first, before->second, value, error, errors);
     }
   }
+  out.all_there = std::find(out.there.begin(), out.there.end(), false) == out.there.end();
   // Rotation goes before quantization.
   if (form.hadamard > 0 && width % form.hadamard == 0) rotate_by_signs(out.block, form.hadamard);
   if (form.rounded == kByCache || form.rounded == kByCoarseCache) {

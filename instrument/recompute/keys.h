@@ -16,9 +16,12 @@ struct KeyMatrix {
   Block block;                         ///< a row a column of the scores; zero where it is not there
   std::vector<bool> there;             ///< whether the row could be had
   std::vector<std::int64_t> position;  ///< in the sequence, -1 for padding
-  /// Of each row and group of channels, one group after another: the norm, and the norm of the errors. Filled by
-  /// measure_keys().
+  bool all_there = false;
+  /// Of each group of channels and row, one row after another: the norm, and the norm of the errors. Filled by
+  /// measure_keys(), as is `turned`: rows of channels, each with room for `stride` keys.
   std::vector<double> norms, off_norms;
+  std::vector<float> turned;
+  std::int64_t stride = 0;
 };
 
 /// Keys that attention of a span goes over: those of its context, or the last ones that a mask of a window covers.

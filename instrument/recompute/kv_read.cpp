@@ -43,8 +43,7 @@ bool read_fresh(Values& values, const Op& op, const Tensor& out, const Span& spa
   const Tensor* own = values.run().input(op, out.role.substr(0, 1));
   const auto block = own != nullptr ? values.all(*own) : nullptr;
   if (!block || block->columns != out.channels) return false;
-  into.resize(count, out.channels);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  into.resize(count, out.channels, -1.0F);
   const double u = 1.01 * roundoff(values.precision(out));
   for (std::int64_t t = 0; t < count; ++t) {
     const std::int64_t position = values.facts().cache.key_row(out, *step, span, first + t, op.layer).position;

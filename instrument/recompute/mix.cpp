@@ -80,14 +80,11 @@ bool predict_mix(Values& values, const Op& op, const Tensor& out, const OpForm& 
     why = "how many heads its values have is not known";
     return false;
   }
-  into.resize(count, heads * blocks * width);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  into.resize(count, heads * blocks * width, -1.0F);
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
   const double narrow = roundoff(values.activation_format(out.step));
   const double rounded = probs->known && roundoff(values.precision(*probs)) < narrow ? narrow : 0;
-  Line weights;
-  Line line;
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     if (span == nullptr) return true;
     // One tensor of probabilities for all sequences, or one each.
@@ -103,16 +100,21 @@ bool predict_mix(Values& values, const Op& op, const Tensor& out, const OpForm& 
     const auto shared = heads_of(heads * width, rows->block.columns, heads, why);
     if (!shared) return false;
     const std::int64_t size = split > 0 ? split : columns;
-    for (std::int64_t row = begin; row < end; ++row) {
-      for (std::int64_t part = 0; part < heads * blocks; ++part) {
+    values.in_rows(end - begin, heads * blocks * size * width / 16, [&](std::int64_t from, std::int64_t to) {
+      Line weights;
+      Line line;
+      for (std::int64_t at = from * heads * blocks; at < to * heads * blocks; ++at) {
+        const std::int64_t row = at / (heads * blocks);
+        const std::int64_t part = at % (heads * blocks);
         const std::int64_t head = part / blocks;
         const std::int64_t key = part % blocks * size;
-        gather_weights(p, row - begin, head, columns, key, size, weights);
+        gather_weights(p, row, head, columns, key, size, weights);
         const std::int64_t group = shared->group_of(head, form.shift == kTiled) * width;
         if (!mix_line(weights, *rows, group, width, rounded, false, line, key)) continue;
-        put(line, 1.01 * u, least_error_of_sum(kept, columns), (row - first) * into.columns + part * width, into);
+        put(line, 1.01 * u, least_error_of_sum(kept, columns), (begin - first + row) * into.columns + part * width,
+            into);
       }
-    }
+    });
     return true;
   });
 }

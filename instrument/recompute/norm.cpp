@@ -177,33 +177,35 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
   };
   into.resize(count, x.columns);
   const double u = stored_roundoff(values, out);
-  const Format kept = stored_format(values, out);
+  const double least = least_error(stored_format(values, out));
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
   const double plus = form.scale_power == 2 ? 1 : 0;
-  for (std::int64_t t = 0; t < count; ++t) {
-    for (std::int64_t begin = 0; begin < x.columns; begin += width) {
-      const Statistics s = statistics(x, t, begin, width, form);
-      for (std::int64_t c = begin; c < begin + width; ++c) {
-        const auto at = static_cast<std::size_t>(t * x.columns + c);
-        const double w = scale ? plus + loaded((*scale)[static_cast<std::size_t>(c) % scale->size()]) : 1;
-        const double b =
-            offset && !offset->empty() ? loaded((*offset)[static_cast<std::size_t>(c) % offset->size()]) : 0;
-        const double normed = (double{x.row(t)[c]} - s.mean) * s.root;
-        if (form.variant == kNotNormed) {  // a copy
-          into.value[at] = x.row(t)[c];
-          into.bound[at] =
-              static_cast<float>(1.01 * u * std::abs(double{x.row(t)[c]}) + double{x.off(t, c)} + least_error(kept));
-          continue;
+  values.in_rows(count, 4 * x.columns, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t t = from; t < to; ++t) {
+      for (std::int64_t begin = 0; begin < x.columns; begin += width) {
+        const Statistics s = statistics(x, t, begin, width, form);
+        for (std::int64_t c = begin; c < begin + width; ++c) {
+          const auto at = static_cast<std::size_t>(t * x.columns + c);
+          const double w = scale ? plus + loaded((*scale)[static_cast<std::size_t>(c) % scale->size()]) : 1;
+          const double b =
+              offset && !offset->empty() ? loaded((*offset)[static_cast<std::size_t>(c) % offset->size()]) : 0;
+          const double normed = (double{x.row(t)[c]} - s.mean) * s.root;
+          if (form.variant == kNotNormed) {  // a copy
+            into.value[at] = x.row(t)[c];
+            into.bound[at] = static_cast<float>(1.01 * u * std::abs(double{x.row(t)[c]}) + double{x.off(t, c)} + least);
+            continue;
+          }
+          const double value = normed * w + b;
+          into.value[at] = static_cast<float>(value);
+          const double rounding = 1.01 * u * std::abs(value) + 1.01 * inner * std::abs(normed * w) +
+                                  8 * kF32 * std::abs(w) * (std::abs(normed) + 1 + std::abs(s.mean * s.root));
+          const double inherited =
+              std::abs(w) * ((double{x.off(t, c)} + s.mean_off) * s.root + std::abs(normed) * s.off);
+          into.bound[at] = static_cast<float>(rounding + inherited + least);
         }
-        const double value = normed * w + b;
-        into.value[at] = static_cast<float>(value);
-        const double rounding = 1.01 * u * std::abs(value) + 1.01 * inner * std::abs(normed * w) +
-                                8 * kF32 * std::abs(w) * (std::abs(normed) + 1 + std::abs(s.mean * s.root));
-        const double inherited = std::abs(w) * ((double{x.off(t, c)} + s.mean_off) * s.root + std::abs(normed) * s.off);
-        into.bound[at] = static_cast<float>(rounding + inherited + least_error(kept));
       }
     }
-  }
+  });
   return true;
 }
 

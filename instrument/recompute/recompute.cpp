@@ -84,7 +84,7 @@ std::vector<std::int64_t> live_rows(Facts& facts, const Tensor& tensor, const st
 }
 
 Recomputer::Recomputer(Facts& facts, Arithmetic& arithmetic, Options options)
-    : facts_(facts), options_(std::move(options)), values_(facts, arithmetic, *this) {}
+    : facts_(facts), options_(std::move(options)), values_(facts, arithmetic, *this, options_.threads) {}
 
 const Recomputed* Recomputer::result(TensorId tensor) const {
   const auto found = by_tensor_.find(tensor);
@@ -393,17 +393,6 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
   if (!shown && most.came_out > 0) forget_since(before, false);
 }
 
-double distance_in_bounds(double value, double expected, double bound, Format format, bool hides) {
-  const bool hidden = hides && hidden_by_mask(value);
-  if (bound < 0 || !std::isfinite(value) || !std::isfinite(expected) || hidden)
-    return std::numeric_limits<double>::quiet_NaN();
-  const double largest = double{info(format).max_finite};
-  const double lowest = format == Format::int8 ? -128 : -largest;  // asymmetric codes take all
-  const double off = std::abs(value - std::clamp(expected, lowest, largest));
-  if (off == 0) return 0;
-  return bound > 0 ? off / bound : std::numeric_limits<double>::infinity();
-}
-
 std::optional<Prediction> Recomputer::predict(const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                                               std::int64_t count, std::string* why) {
   const Recipe* recipe = recipe_of(op.kind);
@@ -420,54 +409,6 @@ std::int64_t Recomputer::rows_allowed(const Op& op, const Tensor& out) {
   const std::int64_t each =
       std::max<std::int64_t>(1, recipe->cost(values_, op, out)) * std::max<std::int64_t>(1, out.channels);
   return std::clamp<std::int64_t>(kOpCost / each, 16, std::max<std::int64_t>(16, out.tokens));
-}
-
-void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::int64_t first, Recomputed& into) {
-  const Fact<TensorData> data = facts_.run.read(out, first, prediction.rows);
-  if (!data) return;
-  std::vector<float> actual;
-  data->decode_into(actual);
-  const double largest = double{info(out.format).max_finite};
-  const bool hides = may_hide(out.role);
-  const bool of_steps = out.axis == Axis::rows || out.axis == Axis::live || out.axis == Axis::ends;
-  for (std::int64_t row = 0; row < prediction.rows; ++row) {
-    const bool live = !of_steps || facts_.live(out, first + row);
-    bool row_bad = false;
-    bool row_not_finite = false;
-    double largest_of_row = std::numeric_limits<double>::quiet_NaN();
-    for (std::int64_t column = 0; column < prediction.columns; ++column) {
-      const auto at = static_cast<std::size_t>(row * prediction.columns + column);
-      const double bound = double{prediction.bound[at]};
-      const double value = double{actual[at]};
-      if (bound < 0 || !std::isfinite(bound)) {
-        if (live && !(hides && hidden_by_mask(value))) ++into.open;
-        continue;
-      }
-      const double expected = double{prediction.value[at]};
-      // Where NaN and Inf come from is another question; what is beyond the format is Inf, or its largest number.
-      const bool hidden = hides && value < 0;
-      if (!std::isfinite(value) && std::isfinite(expected) && !hidden && std::abs(expected) < largest)
-        row_not_finite = true;
-      const double ratio = distance_in_bounds(value, expected, bound, out.format, hides);
-      if (std::isnan(ratio)) continue;
-      ++into.elements;
-      into.bounds += bound;
-      into.distance += std::min(std::abs(value - expected), kFarthest * std::max(bound, std::abs(value)));
-      largest_of_row = std::fmax(largest_of_row, ratio);
-      const double distance = std::min(ratio, kFarthest);
-      into.squares += distance * distance;
-      if (ratio <= 1) {
-        ++into.explained;
-        continue;
-      }
-      row_bad = true;
-      if (ratio > into.worst.ratio) into.worst = {first + row, column, value, expected, bound, ratio};
-    }
-    ++into.rows;
-    if (options_.distances) into.distances.push_back({first + row, static_cast<float>(largest_of_row)});
-    if (row_bad) into.bad_rows.push_back(first + row);
-    if (row_not_finite) into.not_finite.push_back(first + row);
-  }
 }
 
 /// Of a pool, the slots that the step wrote, and those that it reads.

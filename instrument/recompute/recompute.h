@@ -100,6 +100,7 @@ struct RecomputerOptions {
   std::function<void(std::size_t done, std::size_t total)> progress;  ///< ops
   KnownModel model;
   bool distances = false;  ///< keep how far each row is off
+  int threads = 0;         ///< 0: one for each usable CPU; no bit of a result depends on it
 };
 
 /// Does ops again from their dumped inputs and says which elements that explains.

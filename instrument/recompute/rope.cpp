@@ -294,65 +294,69 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
-  for (std::int64_t t = 0; t < count; ++t) {
-    const RowToken token = run.token_of(out, first + t);
-    const std::int64_t padding =
-        form.rounded == kOfRows && token.span != nullptr ? padding_before(*step, *token.span) : 0;
-    const std::int64_t position = token.span != nullptr ? token.position + form.shift + padding : -1;
-    const std::int64_t row =
-        given ? table_row(*given, *step, first + t + (form.shift != 0 && given->rows == step->rows ? form.shift : 0),
-                          position)
-              : 0;
-    const auto turns = given || token.span == nullptr ? Turns{}
-                       : form.angles != nullptr       ? turns_of(position, *form.angles)
-                                                      : turns_at(position, form.number, rotated);
-    const bool judged = (given ? row >= 0 && row < given->rows : token.span != nullptr) || form.variant == kNone;
-    for (std::int64_t c = 0; c < x.columns; ++c) {
-      const auto at = static_cast<std::size_t>(t * x.columns + c);
-      const std::int64_t inside = c % width;
-      const double own = double{x.row(t)[c]};
-      if (!judged) {
-        into.bound[at] = -1;
-        continue;
-      }
-      double value = own;
-      double magnitude = 0;
-      double off = double{x.off(t, c)};
-      if (inside < rotated) {
-        const std::int64_t half = rotated / 2;
-        const std::int64_t pair = halves ? inside % half : inside / 2;
-        const bool low = halves ? inside < half : inside % 2 == 0;
-        const std::int64_t partner = c + (halves ? (low ? half : -half) : (low ? 1 : -1));
-        double cosine = 0;
-        double sine = 0;
-        if (given) {
-          const std::int64_t column = given->width >= rotated && halves          ? inside
-                                      : given->width >= rotated && !again_behind ? inside
-                                                                                 : pair;
-          const auto cell = static_cast<std::size_t>(row * given->width + std::min(column, given->width - 1));
-          cosine = double{(*given->cos)[cell]};
-          sine = double{(*given->sin)[cell]};
-        } else {
-          cosine = turns[static_cast<std::size_t>(pair)].first;
-          sine = turns[static_cast<std::size_t>(pair)].second;
+  std::vector<RowToken> tokens;
+  for (std::int64_t row = first; row < first + count; ++row) tokens.push_back(run.token_of(out, row));
+  values.in_rows(count, 4 * x.columns, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t t = from; t < to; ++t) {
+      const RowToken& token = tokens[static_cast<std::size_t>(t)];
+      const std::int64_t padding =
+          form.rounded == kOfRows && token.span != nullptr ? padding_before(*step, *token.span) : 0;
+      const std::int64_t position = token.span != nullptr ? token.position + form.shift + padding : -1;
+      const std::int64_t row =
+          given ? table_row(*given, *step, first + t + (form.shift != 0 && given->rows == step->rows ? form.shift : 0),
+                            position)
+                : 0;
+      const auto turns = given || token.span == nullptr ? Turns{}
+                         : form.angles != nullptr       ? turns_of(position, *form.angles)
+                                                        : turns_at(position, form.number, rotated);
+      const bool judged = (given ? row >= 0 && row < given->rows : token.span != nullptr) || form.variant == kNone;
+      for (std::int64_t c = 0; c < x.columns; ++c) {
+        const auto at = static_cast<std::size_t>(t * x.columns + c);
+        const std::int64_t inside = c % width;
+        const double own = double{x.row(t)[c]};
+        if (!judged) {
+          into.bound[at] = -1;
+          continue;
         }
-        const double other = double{x.row(t)[partner]};
-        if (form.variant == kBackwards) sine = -sine;
-        value = own * cosine + (low ? -other : other) * sine;
-        magnitude = std::abs(own * cosine) + std::abs(other * sine);
-        // An angle in f32 is off by its own size; a cosine may have been rounded to the model's format.
-        const double angle_off =
-            given ? 0
-                  : (static_cast<double>(std::abs(position)) * kF32 * 2 + inner) * (std::abs(own) + std::abs(other));
-        off = off * std::abs(cosine) + double{x.off(t, partner)} * std::abs(sine) + angle_off;
+        double value = own;
+        double magnitude = 0;
+        double off = double{x.off(t, c)};
+        if (inside < rotated) {
+          const std::int64_t half = rotated / 2;
+          const std::int64_t pair = halves ? inside % half : inside / 2;
+          const bool low = halves ? inside < half : inside % 2 == 0;
+          const std::int64_t partner = c + (halves ? (low ? half : -half) : (low ? 1 : -1));
+          double cosine = 0;
+          double sine = 0;
+          if (given) {
+            const std::int64_t column = given->width >= rotated && halves          ? inside
+                                        : given->width >= rotated && !again_behind ? inside
+                                                                                   : pair;
+            const auto cell = static_cast<std::size_t>(row * given->width + std::min(column, given->width - 1));
+            cosine = double{(*given->cos)[cell]};
+            sine = double{(*given->sin)[cell]};
+          } else {
+            cosine = turns[static_cast<std::size_t>(pair)].first;
+            sine = turns[static_cast<std::size_t>(pair)].second;
+          }
+          const double other = double{x.row(t)[partner]};
+          if (form.variant == kBackwards) sine = -sine;
+          value = own * cosine + (low ? -other : other) * sine;
+          magnitude = std::abs(own * cosine) + std::abs(other * sine);
+          // An angle in f32 is off by its own size; a cosine may have been rounded to the model's format.
+          const double angle_off =
+              given ? 0
+                    : (static_cast<double>(std::abs(position)) * kF32 * 2 + inner) * (std::abs(own) + std::abs(other));
+          off = off * std::abs(cosine) + double{x.off(t, partner)} * std::abs(sine) + angle_off;
+        }
+        into.value[at] = static_cast<float>(value);
+        const bool copied = inside >= rotated;
+        const double rounding =
+            copied ? 1.01 * u * std::abs(value) : 1.01 * u * std::abs(value) + 1.01 * inner * magnitude;
+        into.bound[at] = static_cast<float>(rounding + off + least_error(kept));
       }
-      into.value[at] = static_cast<float>(value);
-      const bool copied = inside >= rotated;
-      const double rounding =
-          copied ? 1.01 * u * std::abs(value) : 1.01 * u * std::abs(value) + 1.01 * inner * magnitude;
-      into.bound[at] = static_cast<float>(rounding + off + least_error(kept));
     }
-  }
+  });
   return true;
 }
 

@@ -368,8 +368,7 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
   }
   const bool pool = out.axis == Axis::slots || out.axis == Axis::keys;
   const auto slots = pool ? own_slots(values, out) : std::unordered_map<std::int64_t, std::int64_t>{};
-  into.resize(count, out.channels);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  into.resize(count, out.channels, -1.0F);
   const Format as = form.as.value_or(out.format);
   const double u = in->known ? roundoff(values.precision(*in)) : 0;
   const double stored = 1.01 * roundoff(values.precision(out));

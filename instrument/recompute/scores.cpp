@@ -24,8 +24,7 @@ bool predict_of_scores(Values& values, const Op& op, const Tensor& out, const Op
     why = "what it is made of has another width";
     return false;
   }
-  into.resize(count, x.columns);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  into.resize(count, x.columns, -1.0F);
   const double u = std::max(stored_roundoff(values, out), roundoff(values.activation_format(out.step)));
   const Format kept = stored_format(values, out);
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
@@ -159,17 +158,23 @@ struct Fit {
 /// The factor by least squares (Gauss-Newton) under a cap, and the median of what it leaves.
 Fit fit(const std::vector<Sample>& samples, double cap, double factor) {
   constexpr int kRounds = 12;
-  const auto bend = [cap](double z) { return cap > 0 ? cap * std::tanh(z / cap) : z; };
-  const auto slope = [cap](double z) { return cap > 0 ? 1 - std::pow(std::tanh(z / cap), 2) : 1.0; };
+  struct Bent {
+    double value, slope;
+  };
+  const auto bend = [cap](double z) {
+    if (cap <= 0) return Bent{z, 1};
+    const double bent = std::tanh(z / cap);
+    return Bent{cap * bent, 1 - std::pow(bent, 2)};
+  };
   Fit out{factor, cap, 0};
   for (int round = 0; round < kRounds; ++round) {
     double above = 0;
     double below = 0;
     for (const Sample& one : samples) {
-      const double a = out.factor * one.first;
-      const double b = out.factor * one.second;
-      const double derivative = one.first * slope(a) - one.second * slope(b);
-      above += derivative * (one.difference - bend(a) + bend(b));
+      const Bent a = bend(out.factor * one.first);
+      const Bent b = bend(out.factor * one.second);
+      const double derivative = one.first * a.slope - one.second * b.slope;
+      above += derivative * (one.difference - a.value + b.value);
       below += derivative * derivative;
     }
     if (below <= 0) break;
@@ -178,7 +183,7 @@ Fit fit(const std::vector<Sample>& samples, double cap, double factor) {
   std::vector<double> left;
   left.reserve(samples.size());
   for (const Sample& one : samples)
-    left.push_back(std::abs(one.difference - bend(out.factor * one.first) + bend(out.factor * one.second)));
+    left.push_back(std::abs(one.difference - bend(out.factor * one.first).value + bend(out.factor * one.second).value));
   std::nth_element(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(left.size() / 2), left.end());
   out.residual = left[left.size() / 2];
   return out;
@@ -271,6 +276,25 @@ std::int64_t cost_attention_scores(Values& values, const Op& op, const Tensor&) 
   return q != nullptr ? std::max<std::int64_t>(1, q->width()) : 1;
 }
 
+namespace {
+
+/// From number `first` of the prediction on: scores of the keys that are there, rounded by `u` of themselves, or by
+/// `least`.
+void put_scores(const Line& line, const KeyMatrix& keys, double u, double least, std::int64_t first, Prediction& into) {
+  const std::size_t columns = line.value.size();
+  float* value = into.value.data() + first;
+  float* bound = into.bound.data() + first;
+  for (std::size_t c = 0; c < columns; ++c) {
+    value[c] = static_cast<float>(line.value[c]);
+    bound[c] = static_cast<float>(2.02 * u * std::abs(line.value[c]) + line.error[c] + least);
+  }
+  for (std::size_t c = 0; !keys.all_there && c < columns; ++c) {
+    if (!keys.there[c]) value[c] = 0, bound[c] = -1;
+  }
+}
+
+}  // namespace
+
 bool predict_attention_scores(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                               std::int64_t count, Prediction& into, std::string& why) {
   if (op.input("scores") != 0) return predict_of_scores(values, op, out, form, first, count, into, why);
@@ -278,8 +302,7 @@ bool predict_attention_scores(Values& values, const Op& op, const Tensor& out, c
   Block q;
   if (step == nullptr || !input_rows(values, op, "q", out, first, count, q, why)) return false;
   const Shape shape = shape_of(values.run(), op, out);
-  into.resize(count, shape.columns * shape.heads);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  into.resize(count, shape.columns * shape.heads, -1.0F);
   const double u = std::max(stored_roundoff(values, out), roundoff(values.activation_format(out.step)));
   const Format kept = stored_format(values, out);
   OpForm own = form;
@@ -292,19 +315,19 @@ bool predict_attention_scores(Values& values, const Op& op, const Tensor& out, c
     const auto heads = heads_of(q.columns, keys->block.columns, shape.heads, why);
     if (!heads) return false;
     measure_keys(*keys, heads->width);
-    for (std::int64_t row = begin; row < end; ++row) {
-      for (std::int64_t head = 0; head < heads->count; ++head) {
-        score_line(q, row - first, *keys, *heads, head, own, line);
-        for (std::int64_t column = 0; column < shape.columns; ++column) {
-          const auto from = static_cast<std::size_t>(column);
-          if (!keys->there[from]) continue;
-          const auto at = static_cast<std::size_t>((row - first) * into.columns + head * shape.columns + column);
-          into.value[at] = static_cast<float>(line.value[from]);
-          into.bound[at] = static_cast<float>(2.02 * u * std::abs(line.value[from]) + line.error[from] +
-                                              least_error_of_sum(kept, q.columns / heads->count));
+    const double least = least_error_of_sum(kept, q.columns / heads->count);
+    const std::int64_t row_size = shape.columns * heads->count;
+    values.in_rows(end - begin, row_size * heads->width / 16, [&](std::int64_t from, std::int64_t to) {
+      Line line;
+      std::vector<double> products;
+      for (std::int64_t row = begin - first + from; row < begin - first + to; ++row) {
+        score_products(q, row, *keys, *heads, own.shift == kTiled, products);
+        for (std::int64_t head = 0; head < heads->count; ++head) {
+          score_line(q, row, *keys, *heads, head, own, products, line);
+          put_scores(line, *keys, u, least, row * into.columns + head * shape.columns, into);
         }
       }
-    }
+    });
     return true;
   });
 }

@@ -45,6 +45,42 @@ std::vector<OpForm> faults_softmax(Values& values, const Op& op, const Tensor& o
 
 std::int64_t cost_softmax(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 8; }
 
+namespace {
+
+/// What the softmax of rows of scores goes by.
+struct SoftmaxRows {
+  const Block& scores;
+  std::int64_t columns = 0;  ///< of a head
+  std::int64_t heads = 0;
+  double rounded = 0;  ///< of the scores
+  double u = 0;        ///< of what comes out
+  double least = 0;
+  std::shared_ptr<const std::vector<float>> sinks;
+};
+
+/// A row of all heads behind its mask.
+void put_softmax(const SoftmaxRows& rows, const RowMask& mask, std::int64_t row, Line& scores, Line& line,
+                 Prediction& into) {
+  for (std::int64_t head = 0; head < rows.heads; ++head) {
+    const std::int64_t first = head * rows.columns;
+    scores.resize(rows.columns);
+    for (std::int64_t c = 0; c < rows.columns; ++c) {
+      scores.value[static_cast<std::size_t>(c)] = double{rows.scores.row(row)[first + c]};
+      scores.error[static_cast<std::size_t>(c)] = double{rows.scores.off(row, first + c)};
+    }
+    const auto sink = rows.sinks ? std::optional(double{(*rows.sinks)[static_cast<std::size_t>(head)]}) : std::nullopt;
+    if (!softmax_line(scores, mask, rows.rounded, sink, line)) continue;
+    float* value = into.value.data() + row * rows.scores.columns + first;
+    float* bound = into.bound.data() + row * rows.scores.columns + first;
+    for (std::size_t c = 0; c < line.value.size(); ++c) {
+      value[c] = static_cast<float>(line.value[c]);
+      bound[c] = static_cast<float>(1.01 * rows.u * line.value[c] + line.error[c] + rows.least + 1e-12);
+    }
+  }
+}
+
+}  // namespace
+
 bool predict_softmax(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                      std::int64_t count, Prediction& into, std::string& why) {
   RunView& run = values.run();
@@ -57,41 +93,33 @@ bool predict_softmax(Values& values, const Op& op, const Tensor& out, const OpFo
     why = "scores and probabilities go over different keys";
     return false;
   }
-  const std::int64_t columns = s.columns / heads;
-  into.resize(count, s.columns);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
-  const double u = stored_roundoff(values, out);
-  const Format kept = stored_format(values, out);
-  const double inner = in->known ? 0 : roundoff(values.activation_format(out.step));
-  std::shared_ptr<const std::vector<float>> sinks;
-  if (!read_sinks(values, op, form, heads, sinks, why)) return false;
-  Line scores;
-  Line line;
+  into.resize(count, s.columns, -1.0F);
+  SoftmaxRows rows{s,
+                   s.columns / heads,
+                   heads,
+                   in->known ? 0 : roundoff(values.activation_format(out.step)),
+                   stored_roundoff(values, out),
+                   least_error(stored_format(values, out)),
+                   nullptr};
+  if (!read_sinks(values, op, form, heads, rows.sinks, why)) return false;
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end && span != nullptr; ++row) {
-      const auto positions = column_positions(*step, *span, columns);
+    if (span == nullptr) return true;
+    const auto positions = column_positions(*step, *span, rows.columns);
+    std::vector<RowMask> masks;
+    for (std::int64_t row = begin; row < end; ++row) {
       auto mask = row_mask(values, op, *step, *span, step_row(run, out, row, *span), positions, form);
       if (!mask) {
         why = "its mask fits no rows";
         return false;
       }
-      for (std::int64_t head = 0; head < heads; ++head) {
-        scores.resize(columns);
-        for (std::int64_t c = 0; c < columns; ++c) {
-          scores.value[static_cast<std::size_t>(c)] = double{s.row(row - first)[head * columns + c]};
-          scores.error[static_cast<std::size_t>(c)] = double{s.off(row - first, head * columns + c)};
-        }
-        const auto sink = sinks ? std::optional(double{(*sinks)[static_cast<std::size_t>(head)]}) : std::nullopt;
-        if (!softmax_line(scores, *mask, inner, sink, line)) continue;
-        for (std::int64_t c = 0; c < columns; ++c) {
-          const auto from = static_cast<std::size_t>(c);
-          const auto at = static_cast<std::size_t>((row - first) * s.columns + head * columns + c);
-          into.value[at] = static_cast<float>(line.value[from]);
-          into.bound[at] =
-              static_cast<float>(1.01 * u * line.value[from] + line.error[from] + least_error(kept) + 1e-12);
-        }
-      }
+      masks.push_back(std::move(*mask));
     }
+    values.in_rows(end - begin, 8 * s.columns, [&](std::int64_t from, std::int64_t to) {
+      Line scores;
+      Line line;
+      for (std::int64_t i = from; i < to; ++i)
+        put_softmax(rows, masks[static_cast<std::size_t>(i)], begin - first + i, scores, line, into);
+    });
     return true;
   });
 }

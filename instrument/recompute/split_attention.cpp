@@ -136,8 +136,7 @@ bool predict_combine_partials(Values& values, const Op& op, const Tensor& out, c
   const std::int64_t width = out.channels / heads;
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
-  into.resize(count, out.channels);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  into.resize(count, out.channels, -1.0F);
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     if (span == nullptr) return true;
     const Tensor* in = values.run().input(op, "partials", *span);

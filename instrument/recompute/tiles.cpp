@@ -292,8 +292,7 @@ bool predict_tile_mix(Values& values, const Op& op, const Tensor& out, const OpF
     why = stated ? "values that are quantized again for each token are not computed again" : "its tiles are not stated";
     return false;
   }
-  into.resize(count, out.channels);
-  std::fill(into.bound.begin(), into.bound.end(), -1.0F);
+  into.resize(count, out.channels, -1.0F);
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
   const std::int64_t width = out.channels / *form->heads;

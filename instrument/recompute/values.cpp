@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <utility>
 
 #include "core/numbers/codec.h"
+#include "core/numbers/decode_span.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recompute.h"
 
@@ -87,6 +90,19 @@ bool Values::available(const Tensor& tensor, int depth) {
   return available_[tensor.id] = all;
 }
 
+std::optional<ElementBytes> Values::stored_rows(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  const bool inside = first >= 0 && count >= 0 && first + count <= tensor.tokens;
+  const std::size_t row_bytes = static_cast<std::size_t>(tensor.channels) * info(tensor.format).storage_bytes();
+  const auto size = static_cast<std::size_t>(count) * row_bytes;
+  if (auto whole = inside ? run().stored(tensor) : std::nullopt)
+    return ElementBytes{whole->bytes.subspan(static_cast<std::size_t>(first) * row_bytes, size),
+                        std::move(whole->owner)};
+  Fact<TensorData> data = run().read(tensor, first, count);
+  if (!data) return std::nullopt;
+  const auto held = std::make_shared<const TensorData>(std::move(*data));
+  return ElementBytes{held->bytes, held};
+}
+
 std::optional<Block> Values::rows(const Tensor& tensor, std::int64_t first, std::int64_t count) {
   if (const auto held = held_.find(tensor.id); held != held_.end()) {
     const Block& whole = *held->second;
@@ -98,10 +114,15 @@ std::optional<Block> Values::rows(const Tensor& tensor, std::int64_t first, std:
     return part;
   }
   if (tensor.known) {
-    const Fact<TensorData> data = run().read(tensor, first, count);
-    if (!data) return std::nullopt;
-    Block made{count, tensor.channels, {}, {}};
-    data->decode_into(made.value);
+    const auto stored = stored_rows(tensor, first, count);
+    if (!stored) return std::nullopt;
+    Block made{count, tensor.channels, std::vector<float>(static_cast<std::size_t>(count * tensor.channels)), {}};
+    const std::size_t row_bytes = static_cast<std::size_t>(tensor.channels) * info(tensor.format).storage_bytes();
+    in_rows(count, tensor.channels, [&](std::int64_t begin, std::int64_t end) {
+      const auto size = static_cast<std::size_t>((end - begin) * tensor.channels);
+      decode(tensor.format, stored->bytes.subspan(static_cast<std::size_t>(begin) * row_bytes),
+             std::span(made.value).subspan(static_cast<std::size_t>(begin * tensor.channels), size));
+    });
     return made;
   }
   const Op* op = run().maker(tensor);
@@ -114,9 +135,12 @@ std::optional<Block> Values::rows(const Tensor& tensor, std::int64_t first, std:
   if (!prediction) return std::nullopt;
   Block made{prediction->rows, prediction->columns, std::move(prediction->value), std::move(prediction->bound)};
   // An element that could not be computed may be anything.
-  for (float& bound : made.error) {
-    if (bound < 0) bound = std::numeric_limits<float>::infinity();
-  }
+  in_rows(made.rows, made.columns, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * made.columns; i < end * made.columns; ++i) {
+      float& bound = made.error[static_cast<std::size_t>(i)];
+      bound = bound < 0 ? std::numeric_limits<float>::infinity() : bound;
+    }
+  });
   return made;
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -6,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/threads/team.h"
 #include "instrument/diagnosis/facts.h"
 #include "instrument/recompute/arithmetic.h"
 #include "instrument/recompute/variants.h"
@@ -79,11 +81,11 @@ struct Prediction {
   std::vector<float> value;
   std::vector<float> bound;
 
-  void resize(std::int64_t r, std::int64_t c) {
+  void resize(std::int64_t r, std::int64_t c, float bounds = 0) {
     rows = r;
     columns = c;
     value.assign(static_cast<std::size_t>(r * c), 0.0F);
-    bound.assign(static_cast<std::size_t>(r * c), 0.0F);
+    bound.assign(static_cast<std::size_t>(r * c), bounds);
   }
 };
 
@@ -92,13 +94,48 @@ class Recomputer;
 /// Values of tensors, those that were not dumped computed from what they are made of.
 class Values {
  public:
-  Values(Facts& facts, Arithmetic& arithmetic, Recomputer& recomputer)
-      : facts_(facts), arithmetic_(arithmetic), recomputer_(recomputer) {}
+  /// `threads`: see RecomputerOptions.
+  Values(Facts& facts, Arithmetic& arithmetic, Recomputer& recomputer, int threads)
+      : facts_(facts), arithmetic_(arithmetic), recomputer_(recomputer), team_(threads) {}
 
   Facts& facts() { return facts_; }
   RunView& run() { return facts_.run; }
   Arithmetic& arithmetic() { return arithmetic_; }
   Recomputer& recomputer() { return recomputer_; }
+
+  /// Calls work(first, last) for ranges of `count` rows, on several threads where there is enough to do; `each`:
+  /// elements of a row, as often as each is gone over. It must ask nothing of the run, of its facts or of this.
+  template <class Work>
+  void in_rows(std::int64_t count, std::int64_t each, const Work& work) {
+    constexpr std::int64_t kLeastElements = 8192;  // less is done before another thread has begun
+    team_.run(count, std::max<std::int64_t>(1, kLeastElements / std::max<std::int64_t>(1, each)),
+              [&](std::int64_t first, std::int64_t last, int) { work(first, last); });
+  }
+
+  /// The same, where the results of rows are added up in their order: work(first, last, memory) as above, and then
+  /// add(first, last, memory) for one range after another. Each thread has a `Memory`.
+  template <class Memory, class Work, class Add>
+  void in_order(std::int64_t count, std::int64_t each, const Work& work, const Add& add) {
+    constexpr std::int64_t kElements = 16384;  // whose terms stay in the cache
+    const std::int64_t rows = std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(1, each));
+    std::vector<Memory> memories(static_cast<std::size_t>(team_.size()));
+    InOrder turns;
+    team_.each((count + rows - 1) / rows, [&](std::int64_t part, int member) {
+      try {
+        Memory& memory = memories[static_cast<std::size_t>(member)];
+        const std::int64_t first = part * rows;
+        const std::int64_t last = std::min(count, first + rows);
+        work(first, last, memory);
+        turns.take(part, [&] { add(first, last, memory); });
+      } catch (...) {
+        turns.fail();
+        throw;
+      }
+    });
+  }
+
+  /// The bytes of rows as they are stored; nothing when they cannot be had.
+  std::optional<ElementBytes> stored_rows(const Tensor& tensor, std::int64_t first, std::int64_t count);
 
   /// Nothing when they cannot be had. Rows [first, first + count).
   std::optional<Block> rows(const Tensor& tensor, std::int64_t first, std::int64_t count);
@@ -127,6 +164,7 @@ class Values {
   Facts& facts_;
   Arithmetic& arithmetic_;
   Recomputer& recomputer_;
+  Team team_;
   std::unordered_map<TensorId, std::shared_ptr<const Block>> held_;
   std::size_t held_elements_ = 0;
   std::unordered_map<TensorId, bool> available_;
