@@ -35,6 +35,7 @@ Json to_json(const VerifiedOutput& one) {
            {"pass", one.pass}};
   out["worst"] = {one.worst.row,      one.worst.channel, one.worst.actual,
                   one.worst.expected, one.worst.bound,   one.worst.ratio};
+  for (const ScatteredRow& row : one.scattered) out["scattered"].push_back({row.row, row.elements, row.mean_square});
   for (const ExplainedBy& each : one.explanations)
     out["explanations"].push_back({each.alternative, each.text, each.op, each.share, each.distance});
   return out;
@@ -63,6 +64,8 @@ VerifiedOutput from_json(const Json& json) {
                number(worst.at(3)),
                number(worst.at(4)),
                number(worst.at(5))};
+  for (const Json& each : json.value("scattered", Json::array()))
+    one.scattered.push_back({each.at(0).get<std::int64_t>(), each.at(1).get<std::int64_t>(), number(each.at(2))});
   for (const Json& each : json.value("explanations", Json::array()))
     one.explanations.push_back({each.at(0).get<std::string>(), each.at(1).get<std::string>(),
                                 each.at(2).get<std::string>(), number(each.at(3)), number(each.at(4))});

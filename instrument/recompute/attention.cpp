@@ -158,7 +158,7 @@ void put_attention(const FusedRows& rows, const RowMask& mask, std::int64_t row,
   Line scores;
   Line probs;
   Line line;
-  std::vector<double> products;
+  ScoreProducts products;
   score_products(rows.q, row, rows.k, rows.heads, rows.scoring.shift == kTiled, products);
   for (std::int64_t head = 0; head < rows.heads.count; ++head) {
     score_line(rows.q, row, rows.k, rows.heads, head, rows.scoring, products, scores);
@@ -170,8 +170,9 @@ void put_attention(const FusedRows& rows, const RowMask& mask, std::int64_t row,
       const auto from = static_cast<std::size_t>(c);
       const auto at = static_cast<std::size_t>(row * into.columns + head * rows.width + c);
       into.value[at] = static_cast<float>(line.value[from]);
-      if (says_nothing(rows.v, mask, group + c, line.value[from], line.error[from])) continue;
-      into.bound[at] = static_cast<float>(rows.u * std::abs(line.value[from]) + line.error[from] + rows.least);
+      const double off = line.error[from] + kDeviations * line.deviation[from];
+      if (says_nothing(rows.v, mask, group + c, line.value[from], off)) continue;
+      into.bound[at] = static_cast<float>(rows.u * std::abs(line.value[from]) + off + rows.least);
     }
   }
 }
@@ -206,7 +207,7 @@ bool predict_attention(Values& values, const Op& op, const Tensor& out, const Op
     if (!k || !v) return false;
     const auto heads = heads_of(q.columns, k->block.columns, form.heads, why);
     if (!heads || v->block.columns % heads->groups != 0) return false;
-    measure_keys(*k, heads->width);
+    measure_keys(*k, heads->width, u <= kF32);
     std::shared_ptr<const std::vector<float>> sinks;
     if (!read_sinks(values, op, form, heads->count, sinks, why)) return false;
     const std::int64_t width = v->block.columns / heads->groups;

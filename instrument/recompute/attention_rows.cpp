@@ -27,6 +27,10 @@ double off_norm(const Block& block, std::int64_t row, std::int64_t first, std::i
   return norm(block.error.data() + row * block.columns + first, n);
 }
 
+/// The largest error of exp in f32, relative: the fast one of CUDA is off by at most 2 + 1.173 |x| units in the last
+/// place (CUDA C++ Programming Guide, intrinsic functions).
+double exp_error(double x) { return kF32 * (4 + 2.346 * std::abs(x)); }
+
 }  // namespace
 
 std::optional<Heads> heads_of(std::int64_t query_channels, std::int64_t key_channels, std::int64_t heads,
@@ -58,7 +62,7 @@ std::vector<std::int64_t> possible_heads(std::int64_t query_channels, std::int64
   return possible;
 }
 
-void measure_keys(KeyMatrix& keys, std::int64_t width) {
+void measure_keys(KeyMatrix& keys, std::int64_t width, bool squared) {
   const std::int64_t groups = width > 0 ? keys.block.columns / width : 0;
   const std::int64_t rows = keys.block.rows;
   keys.norms.resize(static_cast<std::size_t>(rows * groups));
@@ -79,33 +83,52 @@ void measure_keys(KeyMatrix& keys, std::int64_t width) {
       for (std::int64_t row = first; row < last; ++row) to[row] = keys.block.row(row)[c];
     }
   }
+  keys.turned_squares.clear();
+  if (!squared) return;
+  keys.turned_squares.resize(keys.turned.size());
+  std::transform(keys.turned.begin(), keys.turned.end(), keys.turned_squares.begin(),
+                 [](float one) { return one * one; });
 }
 
 void score_products(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, bool tiled,
-                    std::vector<double>& into) {
-  into.resize(static_cast<std::size_t>(heads.count * keys.stride));
+                    ScoreProducts& into) {
+  const bool squared = !keys.turned_squares.empty();
+  into.sums.resize(static_cast<std::size_t>(heads.count * keys.stride));
+  into.squares.resize(squared ? into.sums.size() : 0);
+  into.row_squares.assign(q.row(row), q.row(row) + (squared ? heads.count * heads.width : 0));
+  for (float& one : into.row_squares) one *= one;
   // Heads that share keys lie beside each other, but for tiled ones.
   const std::int64_t together = tiled ? 1 : std::max<std::int64_t>(1, heads.count / heads.groups);
   for (std::int64_t head = 0; head < heads.count; head += together) {
-    const float* numbers = keys.turned.data() + heads.group_of(head, tiled) * heads.width * keys.stride;
-    element_loops().dots(q.row(row) + head * heads.width, std::min(together, heads.count - head),
-                         {numbers, heads.width, keys.stride}, into.data() + head * keys.stride);
+    const std::int64_t numbers = heads.group_of(head, tiled) * heads.width * keys.stride;
+    const std::int64_t count = std::min(together, heads.count - head);
+    element_loops().dots(q.row(row) + head * heads.width, count,
+                         {keys.turned.data() + numbers, heads.width, keys.stride},
+                         into.sums.data() + head * keys.stride);
+    if (!squared) continue;
+    element_loops().dots(into.row_squares.data() + head * heads.width, count,
+                         {keys.turned_squares.data() + numbers, heads.width, keys.stride},
+                         into.squares.data() + head * keys.stride);
   }
 }
 
 void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, std::int64_t head,
-                const OpForm& form, const std::vector<double>& products, Line& into) {
+                const OpForm& form, const ScoreProducts& products, Line& into) {
   const auto columns = static_cast<std::int64_t>(keys.there.size());
   into.value.resize(static_cast<std::size_t>(columns));
   into.error.resize(static_cast<std::size_t>(columns));
+  into.deviation.assign(static_cast<std::size_t>(columns), 0.0);
+  into.common = 0;
   const float* left = q.row(row) + head * heads.width;
   const double left_norm = norm(left, heads.width);
   const double left_off = off_norm(q, row, head * heads.width, heads.width);
   const std::int64_t group = heads.group_of(head, form.shift == kTiled) * heads.width;
-  const double sums = sum_error(heads.width, kF32);
+  const bool squared = !products.squares.empty();
+  const double sums = squared ? 0 : sum_error(heads.width, kF32);
   const double* norms = keys.norms.data() + group / heads.width * columns;
   const double* off_norms = keys.off_norms.data() + group / heads.width * columns;
-  const double* product = products.data() + head * keys.stride;
+  const double* product = products.sums.data() + head * keys.stride;
+  const double* squares = squared ? products.squares.data() + head * keys.stride : nullptr;
   double* value = into.value.data();
   double* error = into.error.data();
   const double factor = form.number;
@@ -114,10 +137,14 @@ void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const H
     const double inherited = left_off * norms[column] + left_norm * off_norms[column];
     error[column] = std::abs(factor) * (left_norm * norms[column] * sums + inherited);
   }
+  for (std::int64_t column = 0; squared && column < columns; ++column)
+    into.deviation[static_cast<std::size_t>(column)] =
+        std::abs(factor) * sum_deviation(heads.width, squares[column], product[column]);
   for (std::int64_t column = 0; form.cap > 0 && column < columns; ++column)
     value[column] = form.cap * std::tanh(value[column] / form.cap);
   for (std::int64_t column = 0; !keys.all_there && column < columns; ++column) {
-    if (!keys.there[static_cast<std::size_t>(column)]) value[column] = error[column] = 0;
+    const auto at = static_cast<std::size_t>(column);
+    if (!keys.there[at]) value[column] = error[column] = into.deviation[at] = 0;
   }
 }
 
@@ -159,11 +186,16 @@ bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::
   double most = taken * apart;
   std::vector<double> up(seen.size());
   std::vector<double> down(seen.size());
+  double squares = taken * taken;
+  double exp_errors = 0;
+  double variance = 0;
   into.value.resize(columns);
   into.error.resize(columns);
+  into.deviation.resize(columns);
   for (std::size_t i = 0; i < seen.size(); ++i) {
     const std::size_t c = seen[i];
-    const double weight = std::exp(score(c) - largest);
+    const double below = largest - score(c);
+    const double weight = std::exp(-below);
     const double off = std::exp(std::min(scores.error[c] + rounded * std::abs(score(c)), kMostOff));
     up[i] = weight * off;
     down[i] = weight / off;
@@ -171,18 +203,29 @@ bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::
     least += down[i];
     most += up[i];
     into.value[c] = weight;
+    // The score, its distance from the largest, the power and the quotient are rounded once each.
+    const double rounding = kF32 * kF32 * (score(c) * score(c) + below * below + 2) / 3;
+    into.error[c] = exp_error(below);
+    into.deviation[c] = scores.deviation[c] * scores.deviation[c] + rounding;
+    squares += weight * weight;
+    exp_errors += weight * exp_error(below);
+    variance += weight * weight * into.deviation[c];
   }
-  const double in_f32 = 64 * kF32 + 8 * kF32 * std::abs(largest);
+  into.common = sum_deviation(static_cast<std::int64_t>(seen.size()), squares, sum) / sum;
+  const double of_all = variance / (sum * sum) + into.common * into.common;
   const double hidden = 0 / sum;
   for (std::size_t c = 0, i = 0; c < columns; ++c) {
     if (i == seen.size() || seen[i] != c) {
       into.value[c] = hidden;
-      into.error[c] = hidden * in_f32;
+      into.error[c] = hidden;
+      into.deviation[c] = 0;
       continue;
     }
     const double p = into.value[c] / sum;
     into.value[c] = p;
-    into.error[c] = p * in_f32;
+    // What raises a power raises the sum by its share: of one key alone nothing is left.
+    into.error[c] = p * std::max(0.0, (1 - 2 * p) * into.error[c] + exp_errors / sum);
+    into.deviation[c] = p * std::sqrt(std::max(0.0, (1 - 2 * p) * into.deviation[c] + of_all));
     if (up[i] > 0) {
       const double highest = up[i] / (up[i] + std::max(0.0, least - down[i]));
       const double lowest = down[i] / (down[i] + std::max(0.0, most - up[i]));
@@ -198,14 +241,15 @@ bool mix_line(const Line& p, const KeyMatrix& values, std::int64_t group, std::i
   const auto columns = static_cast<std::int64_t>(p.value.size());
   into.resize(width);
   const Block& block = values.block;
-  std::vector<double> magnitude(static_cast<std::size_t>(width), 0.0);
+  std::vector<double> squares(static_cast<std::size_t>(width), 0.0);
+  std::vector<double> variance(static_cast<std::size_t>(width), 0.0);
   bool there = true;
   bool exact = true;
   double nothing = 0;  // NaN with a weight that is not finite
   for (std::int64_t key = 0; key < columns; ++key) {
     const double weight = p.value[static_cast<std::size_t>(key)];
     const double slack = p.error[static_cast<std::size_t>(key)];
-    exact = exact && slack == 0;
+    exact = exact && slack == 0 && p.deviation[static_cast<std::size_t>(key)] == 0;
     if (weight == 0 && slack == 0) continue;
     nothing += std::abs(weight) * 0.0;
     there = there && (values.all_there || values.there[static_cast<std::size_t>(first + key)]);
@@ -213,20 +257,25 @@ bool mix_line(const Line& p, const KeyMatrix& values, std::int64_t group, std::i
   const std::int64_t begin = first * block.columns + group;
   const WeightedRows rows{.weights = p.value.data(),
                           .slacks = p.error.data(),
+                          .deviations = p.deviation.data(),
                           .rows = block.value.data() + begin,
                           .errors = block.error.empty() ? nullptr : block.error.data() + begin,
                           .keys = columns,
                           .stride = block.columns,
                           .width = width};
   const ElementLoops& loops = element_loops();
-  loops.mix(rows, {into.value.data(), magnitude.data(), into.error.data()});
+  loops.mix(rows, {into.value.data(), squares.data(), into.error.data(), nullptr});
   // Weights that are exact add nothing, but for rows that are not finite.
   const auto finite = [](double size) { return std::isfinite(size); };
-  if (!exact || !std::all_of(magnitude.begin(), magnitude.end(), finite))
-    loops.spread(rows, {sums_to_one ? into.value.data() : nullptr, nullptr, into.error.data()});
-  const double sums = sum_error(columns, kF32) + rounded;
+  if (!exact || !std::all_of(squares.begin(), squares.end(), finite))
+    loops.spread(rows, {sums_to_one ? into.value.data() : nullptr, nullptr, into.error.data(), variance.data()});
   if (!block.error.empty()) nothing = 0;
-  for (std::size_t c = 0; c < into.value.size(); ++c) into.error[c] += sums * magnitude[c] + nothing;
+  for (std::size_t c = 0; c < into.value.size(); ++c) {
+    into.error[c] += nothing;
+    const double sums = sum_deviation(columns, squares[c], into.value[c]);
+    const double common = p.common * into.value[c];
+    into.deviation[c] = std::sqrt(variance[c] + sums * sums + common * common + rounded * rounded * squares[c] / 3);
+  }
   return there;
 }
 

@@ -35,27 +35,37 @@ std::vector<std::int64_t> possible_heads(std::int64_t query_channels, std::int64
 /// Caps of the families that have one.
 inline constexpr double kCaps[] = {50.0, 30.0};
 
-/// Numbers and how far each may be off.
+/// Numbers and how far each may be off: by its error and kDeviations times its deviation.
 struct Line {
   std::vector<double> value;
-  std::vector<double> error;
+  std::vector<double> error;      ///< at most
+  std::vector<double> deviation;  ///< standard deviation of roundings that are random
+  double common = 0;              ///< the relative deviation that all of them share
   void resize(std::int64_t columns) {
     value.assign(static_cast<std::size_t>(columns), 0.0);
     error.assign(static_cast<std::size_t>(columns), 0.0);
+    deviation.assign(static_cast<std::size_t>(columns), 0.0);
+    common = 0;
   }
 };
 
-/// Measures rows of keys in groups of `width` channels, for score_line().
-void measure_keys(KeyMatrix& keys, std::int64_t width);
+/// Measures rows of keys in groups of `width` channels, for score_line(). `squared`: also for the squares of products.
+void measure_keys(KeyMatrix& keys, std::int64_t width, bool squared);
 
-/// q k' of all heads of a row: keys.stride numbers each.
+/// q k' of all heads of a row, and the sums of the squares of the products if the keys were measured so: keys.stride
+/// numbers for each head.
+struct ScoreProducts {
+  std::vector<double> sums;
+  std::vector<double> squares;
+  std::vector<float> row_squares;  ///< of the row of q
+};
 void score_products(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, bool tiled,
-                    std::vector<double>& into);
+                    ScoreProducts& into);
 
-/// cap * tanh(factor * q k' / cap) of one head over all keys, of its score_products(). Error: Higham's bound of the
-/// sums in f32 and what q and k inherit (Cauchy-Schwarz).
+/// cap * tanh(factor * q k' / cap) of one head over all keys, of its score_products(). Error: that of q and k
+/// (Cauchy-Schwarz), and without the squares of the products Higham's bound of the sums in f32.
 void score_line(const Block& q, std::int64_t row, const KeyMatrix& keys, const Heads& heads, std::int64_t head,
-                const OpForm& form, const std::vector<double>& products, Line& into);
+                const OpForm& form, const ScoreProducts& products, Line& into);
 
 /// What an op is told as `sinks`: a learned score a head, which takes its share beside those of the keys and goes
 /// nowhere (gpt-oss). Null where there are none, or the form goes without. False, with the reason, where the op has

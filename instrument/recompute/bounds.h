@@ -28,6 +28,25 @@ inline double sum_error(std::int64_t terms, double u) {
   return kLambda * std::sqrt(static_cast<double>(terms) + 1) * u;
 }
 
+/// Standard deviation, at most, of the rounding of a sum of products in f32, whatever the order of its terms: rounding
+/// k is uniform within u of the partial sum s_k, so that the variance is u^2 / 3 times the sum of all s_k^2. Of terms
+/// in random order, s_k^2 is on average at most k / n times the squares of the terms (a walk) plus (k / n)^2 times the
+/// square of the sum (its drift). `squares`: the sum of the squares of the products.
+inline double sum_deviation(std::int64_t terms, double squares, double sum) {
+  const auto n = static_cast<double>(terms);
+  return kF32 * std::sqrt((n * squares / 2 + n * sum * sum / 3) / 3);
+}
+
+/// Standard deviations within which rounding stays: 2 of 10^9 numbers of a normal distribution lie outside.
+inline constexpr double kDeviations = 6;
+
+/// The largest mean square of `count` independent errors in units of their standard deviation: that of chi-square at as
+/// many deviations (Wilson and Hilferty, The Distribution of Chi-Square, PNAS 17, 1931).
+inline double largest_mean_square(std::int64_t count) {
+  const double variance = 2.0 / (9.0 * static_cast<double>(count));
+  return std::pow(1 - variance + kDeviations * std::sqrt(variance), 3);
+}
+
 /// By how much two runs of one model may differ in a tensor that `depth` ops lead to, of the largest element of a row:
 /// each op rounds its result once to the format and sums up to `terms` products in f32, in each run, and errors of
 /// independent roundings grow as the root of their number (Higham and Mary, theorem 2.4).

@@ -5,6 +5,7 @@
 
 #include "core/numbers/decode_span.h"
 #include "core/run/mask.h"
+#include "instrument/recompute/bounds.h"
 #include "instrument/recompute/element_loops.h"
 #include "instrument/recompute/recompute.h"
 
@@ -28,7 +29,12 @@ struct JudgedRow {
   RowJudged judged;
   std::int64_t open = 0;
   bool not_finite = false;
+  bool scattered = false;
   WorstElement worst;
+
+  double mean_square() const { return judged.measured_squares / static_cast<double>(judged.measured); }
+  /// The root mean square in units of the largest that rounding gives.
+  double ratio() const { return std::sqrt(mean_square() / largest_mean_square(judged.measured)); }
 };
 
 /// Rows that one thread judges at a time, and what they add to the sums.
@@ -59,18 +65,20 @@ void judge_elements(const RowPair& pair, const Tensor& out, std::int64_t row, bo
     if (!std::isfinite(value) && std::isfinite(expected) && !hidden && std::abs(expected) < pair.largest)
       into.not_finite = true;
     const double ratio = distance_in_bounds(value, expected, bound, out.format, hides);
-    if (ratio > 1 && ratio > into.worst.ratio) into.worst = {row, column, value, expected, bound, ratio};
+    if ((ratio > 1 || into.scattered) && ratio > into.worst.ratio)
+      into.worst = {row, column, value, expected, bound, ratio};
   }
 }
 
 /// Adds a row: element by element, in the order of all of them.
 void add_row(const JudgedRow& one, const RowTerms& terms, std::int64_t columns, std::int64_t row, Recomputed& into) {
   into.elements += one.judged.elements;
-  into.explained += one.judged.explained;
+  into.explained += one.judged.explained - (one.scattered ? one.judged.measured_explained : 0);
   into.open += one.open;
   ++into.rows;
   if (one.worst.ratio > into.worst.ratio) into.worst = one.worst;
-  if (one.judged.explained < one.judged.elements) into.bad_rows.push_back(row);
+  if (one.judged.explained < one.judged.elements || one.scattered) into.bad_rows.push_back(row);
+  if (one.scattered) into.scattered.push_back({row, one.judged.measured, one.mean_square()});
   if (one.not_finite) into.not_finite.push_back(row);
   if (!one.judged.terms) return;
   double bounds = into.bounds;
@@ -115,10 +123,15 @@ void Recomputer::compare(const Prediction& prediction, const Tensor& out, std::i
       pair.actual = part.actual.data();
       pair.expected += row * columns;
       pair.bound += row * columns;
+      if (!prediction.deviation.empty()) pair.deviation = prediction.deviation.data() + row * columns;
       JudgedRow& one = part.rows[at];
       element_loops().compare(pair, part.terms_of(at, width), one.judged);
-      if (one.judged.elements == columns && one.judged.explained == columns) continue;
+      one.scattered = one.judged.measured > 0 && one.ratio() > 1;
+      if (one.judged.elements == columns && one.judged.explained == columns && !one.scattered) continue;
       judge_elements(pair, out, first + row, live[static_cast<std::size_t>(row)] != 0, one);
+      if (!one.scattered) continue;
+      one.worst.ratio = std::max(one.worst.ratio, one.ratio());
+      one.judged.largest = std::max(one.judged.largest, one.ratio());
     }
   };
   values_.in_order<Rows>(prediction.rows, columns, judge, [&](std::int64_t begin, std::int64_t end, Rows& part) {

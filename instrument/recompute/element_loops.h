@@ -13,6 +13,8 @@ struct RowPair {
   const float* actual = nullptr;
   const float* expected = nullptr;
   const float* bound = nullptr;
+  const float* deviation =
+      nullptr;  ///< standard deviation of each element's rounding, 0: not known; null: of none is it
   std::int64_t columns = 0;
   double lowest = 0;  ///< that the output's format holds
   double largest = 0;
@@ -34,20 +36,26 @@ struct RowJudged {
   std::int64_t elements = 0;
   std::int64_t explained = 0;  ///< of them, within the bound
   double largest = 0;          ///< of the distances in units of the bound
-  bool terms = false;          ///< any is not 0
+  std::int64_t measured = 0;   ///< elements whose deviation is known
+  std::int64_t measured_explained = 0;
+  double measured_squares = 0;  ///< of the distances of those, in units of the deviation
+  bool terms = false;           ///< any is not 0
 };
 
-/// Sums over keys: of the weighted rows, of their magnitudes, and of what they are off by, as far as that is not null.
+/// Sums over keys, as far as they are not null: of the weighted rows, of their squares, of what they are off by, and of
+/// the variance of that.
 struct MixedRow {
   double* value = nullptr;
-  double* magnitude = nullptr;
+  double* squares = nullptr;
   double* error = nullptr;
+  double* variance = nullptr;
 };
 
 /// Rows of keys or values from some channel on, with the weight of each.
 struct WeightedRows {
   const double* weights = nullptr;
-  const double* slacks = nullptr;  ///< how far each weight may be off
+  const double* slacks = nullptr;      ///< how far each weight may be off
+  const double* deviations = nullptr;  ///< the standard deviation of each weight
   const float* rows = nullptr;
   const float* errors = nullptr;  ///< of the rows; null: none
   std::int64_t keys = 0;
@@ -68,9 +76,10 @@ struct ElementLoops {
   void (*compare)(const RowPair& row, const RowTerms& terms, RowJudged& into);
   /// Each of `count` rows of x with all keys, one row of sums after another.
   void (*dots)(const float* x, std::int64_t count, const TurnedKeys& keys, double* sums);
-  /// Adds weight * row, its magnitude, and |weight| * error, key by key. A key without weight and slack is passed over.
+  /// Adds weight * row, its square, and |weight| * error, key by key. A key without weight and slack is passed over.
   void (*mix)(const WeightedRows& rows, const MixedRow& into);
-  /// Adds slack * |row - value|, or slack * |row| where value is null, to the error.
+  /// Adds slack * |row - value| to the error and the square of deviation * (row - value) to the variance. A value that
+  /// is null counts as 0.
   void (*spread)(const WeightedRows& rows, const MixedRow& into);
 };
 

@@ -61,11 +61,14 @@ struct Judged {
   M explained[kParts] = {};
   M terms[kParts] = {};
   D largest[kParts] = {};
+  M measured[kParts] = {};
+  M measured_explained[kParts] = {};
+  D measured_squares[kParts] = {};
 };
 
 /// kLanes elements.
 NANSCOPE_LOOP void judge(const RowPair& row, const float* actual, const float* expected, const float* bound,
-                         const RowTerms& terms, std::int64_t column, Judged& into) {
+                         const float* deviation, const RowTerms& terms, std::int64_t column, Judged& into) {
   for (int part = 0; part < kParts; ++part) {
     const std::int64_t at = column + part * kWidth;
     const D value = wide(actual + part * kWidth);
@@ -87,6 +90,13 @@ NANSCOPE_LOOP void judge(const RowPair& row, const float* actual, const float* e
     into.explained[part] -= judged & (ratio <= 1.0);
     into.terms[part] |= (bounds != D{}) | (distance != D{}) | (near != D{});
     into.largest[part] = most(into.largest[part], ratio);
+    if (deviation == nullptr) continue;
+    const D unit = wide(deviation + part * kWidth);
+    const M measured = judged & (unit > D{});
+    const D error = pick(measured, (value - held) / unit, D{});
+    into.measured[part] -= measured;
+    into.measured_explained[part] -= measured & (ratio <= 1.0);
+    into.measured_squares[part] += error * error;
   }
 }
 
@@ -95,18 +105,21 @@ void compare(const RowPair& row, const RowTerms& terms, RowJudged& into) {
   Judged all;
   std::int64_t column = 0;
   for (; column + kLanes <= row.columns; column += kLanes)
-    judge(row, row.actual + column, row.expected + column, row.bound + column, terms, column, all);
+    judge(row, row.actual + column, row.expected + column, row.bound + column,
+          row.deviation != nullptr ? row.deviation + column : nullptr, terms, column, all);
   if (column < row.columns) {
     float actual[kLanes] = {};
     float expected[kLanes] = {};
     float bound[kLanes];
+    float deviation[kLanes] = {};
     for (int i = 0; i < kLanes; ++i) {
       const bool there = column + i < row.columns;
       actual[i] = there ? row.actual[column + i] : 0.0F;
       expected[i] = there ? row.expected[column + i] : 0.0F;
       bound[i] = there ? row.bound[column + i] : -1.0F;  // is not judged
+      if (there && row.deviation != nullptr) deviation[i] = row.deviation[column + i];
     }
-    judge(row, actual, expected, bound, terms, column, all);
+    judge(row, actual, expected, bound, row.deviation != nullptr ? deviation : nullptr, terms, column, all);
   }
   into = {};
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -115,6 +128,9 @@ void compare(const RowPair& row, const RowTerms& terms, RowJudged& into) {
     into.terms |= all.terms[lane / kWidth][lane % kWidth] != 0;
     const double one = all.largest[lane / kWidth][lane % kWidth];
     into.largest = one > into.largest ? one : into.largest;
+    into.measured += all.measured[lane / kWidth][lane % kWidth];
+    into.measured_explained += all.measured_explained[lane / kWidth][lane % kWidth];
+    into.measured_squares += all.measured_squares[lane / kWidth][lane % kWidth];
   }
 }
 
@@ -177,7 +193,7 @@ NANSCOPE_LOOP void mix_tile(const WeightedRows& rows, const MixedRow& into, std:
   D error[kTileVectors];
   for (int v = 0; v < kTileVectors; ++v) {
     value[v] = load(into.value + first + v * kWidth);
-    size[v] = load(into.magnitude + first + v * kWidth);
+    size[v] = load(into.squares + first + v * kWidth);
     error[v] = load(into.error + first + v * kWidth);
   }
   for (std::int64_t key = 0; key < rows.keys; ++key) {
@@ -187,14 +203,14 @@ NANSCOPE_LOOP void mix_tile(const WeightedRows& rows, const MixedRow& into, std:
     for (int v = 0; v < kTileVectors; ++v) {
       const D product = weight * wide(rows.rows + at + v * kWidth);
       value[v] += product;
-      size[v] += magnitude(product);
+      size[v] += product * product;
     }
     if (rows.errors == nullptr) continue;
     for (int v = 0; v < kTileVectors; ++v) error[v] += __builtin_fabs(weight) * wide(rows.errors + at + v * kWidth);
   }
   for (int v = 0; v < kTileVectors; ++v) {
     store(into.value + first + v * kWidth, value[v]);
-    store(into.magnitude + first + v * kWidth, size[v]);
+    store(into.squares + first + v * kWidth, size[v]);
     store(into.error + first + v * kWidth, error[v]);
   }
 }
@@ -208,7 +224,7 @@ void mix(const WeightedRows& rows, const MixedRow& into) {
     for (std::int64_t c = first; c < rows.width; ++c) {
       const double product = weight * static_cast<double>(rows.rows[key * rows.stride + c]);
       into.value[c] += product;
-      into.magnitude[c] += __builtin_fabs(product);
+      into.squares[c] += product * product;
       if (rows.errors != nullptr)
         into.error[c] += __builtin_fabs(weight) * static_cast<double>(rows.errors[key * rows.stride + c]);
     }
@@ -218,17 +234,28 @@ void mix(const WeightedRows& rows, const MixedRow& into) {
 NANSCOPE_LOOP void spread_tile(const WeightedRows& rows, const MixedRow& into, std::int64_t first) {
   D center[kTileVectors];
   D error[kTileVectors];
+  D variance[kTileVectors];
   for (int v = 0; v < kTileVectors; ++v) {
+    variance[v] = load(into.variance + first + v * kWidth);
     center[v] = into.value != nullptr ? load(into.value + first + v * kWidth) : D{};
     error[v] = load(into.error + first + v * kWidth);
   }
   for (std::int64_t key = 0; key < rows.keys; ++key) {
     const double slack = rows.slacks[key];
     if (rows.weights[key] == 0 && slack == 0) continue;
+    const double deviation = rows.deviations[key];
     const float* row = rows.rows + key * rows.stride + first;
-    for (int v = 0; v < kTileVectors; ++v) error[v] += slack * magnitude(wide(row + v * kWidth) - center[v]);
+    for (int v = 0; v < kTileVectors; ++v) {
+      const D apart = wide(row + v * kWidth) - center[v];
+      const D off = deviation * apart;
+      error[v] += slack * magnitude(apart);
+      variance[v] += off * off;
+    }
   }
-  for (int v = 0; v < kTileVectors; ++v) store(into.error + first + v * kWidth, error[v]);
+  for (int v = 0; v < kTileVectors; ++v) {
+    store(into.error + first + v * kWidth, error[v]);
+    store(into.variance + first + v * kWidth, variance[v]);
+  }
 }
 
 void spread(const WeightedRows& rows, const MixedRow& into) {
@@ -239,7 +266,10 @@ void spread(const WeightedRows& rows, const MixedRow& into) {
     if (rows.weights[key] == 0 && slack == 0) continue;
     for (std::int64_t c = first; c < rows.width; ++c) {
       const double term = static_cast<double>(rows.rows[key * rows.stride + c]);
-      into.error[c] += slack * __builtin_fabs(term - (into.value != nullptr ? into.value[c] : 0.0));
+      const double apart = term - (into.value != nullptr ? into.value[c] : 0.0);
+      into.error[c] += slack * __builtin_fabs(apart);
+      const double off = rows.deviations[key] * apart;
+      into.variance[c] += off * off;
     }
   }
 }

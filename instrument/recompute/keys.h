@@ -21,6 +21,7 @@ struct KeyMatrix {
   /// measure_keys(), as is `turned`: rows of channels, each with room for `stride` keys.
   std::vector<double> norms, off_norms;
   std::vector<float> turned;
+  std::vector<float> turned_squares;  ///< of the same numbers, where they are wanted
   std::int64_t stride = 0;
 };
 

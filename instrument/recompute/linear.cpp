@@ -10,6 +10,7 @@
 #include "core/run/scale_grid.h"
 #include "core/run/scales.h"
 #include "instrument/recompute/bounds.h"
+#include "instrument/recompute/product_rounding.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
 #include "instrument/recompute/scaled.h"
@@ -26,8 +27,18 @@ struct Linear {
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
   bool transposed = false;
-  StepId step = 0;  ///< of the product
+  double largest = 0;  ///< magnitude of the weight, where it goes through a format that needs a scale
+  StepId step = 0;     ///< of the product
 };
+
+double largest_of(RunView& run, const Tensor& weight) {
+  double largest = 0;
+  run.each_block(weight, [&](std::int64_t, std::span<const float> numbers) {
+    for (const float one : numbers) largest = std::max(largest, double{std::abs(one)});
+    return true;
+  });
+  return largest;
+}
 
 bool linear_of(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t inputs, Linear& into,
                std::string& why) {
@@ -51,6 +62,7 @@ bool linear_of(Values& values, const Op& op, const Tensor& out, const OpForm& fo
                     w.name.find("c_fc") != std::string::npos;
   into.transposed = turned && (!plain || conv);
   if (form.turned && plain && turned) into.transposed = !into.transposed;
+  if (form.weight_as && info(*form.weight_as).bits < 16) into.largest = largest_of(run, w);
   if (!plain && !turned) why = "the shape of its weight is not that of its input and output";
   return plain || turned;
 }
@@ -160,14 +172,7 @@ bool scaled_rows(Values& values, const Linear& linear, const OpForm& form, std::
     if (!data || info(*form.as).bits != info(linear.weight->format).bits) return false;
     into = data->values_as(*form.as);
   }
-  if (form.weight_as) {
-    double largest = 0;
-    values.run().each_block(*linear.weight, [&](std::int64_t, std::span<const float> numbers) {
-      for (const float one : numbers) largest = std::max(largest, double{std::abs(one)});
-      return true;
-    });
-    cast(*form.weight_as, largest, into);
-  }
+  if (form.weight_as) cast(*form.weight_as, linear.largest, into);
   if (linear.scale == nullptr) return true;
   const auto grid = ScaleGrid::of(values.run(), *linear.scale, *linear.weight);
   if (!grid) return false;
@@ -192,24 +197,92 @@ bool scaled_rows(Values& values, const Linear& linear, const OpForm& form, std::
   return true;
 }
 
-struct Products {
-  std::vector<float> sums;     ///< rows x outputs
-  std::vector<float> squares;  ///< of the weights of an output
+/// Squares of x, each row divided by its largest magnitude first, so that they stay in f32.
+struct Squares {
+  explicit Squares(const Block& x) : values(x.value.size()), largest(static_cast<std::size_t>(x.rows)) {
+    for (std::int64_t t = 0; t < x.rows; ++t) {
+      float& most = largest[static_cast<std::size_t>(t)];
+      for (std::int64_t k = 0; k < x.columns; ++k) most = std::max(most, std::abs(x.row(t)[k]));
+      for (std::int64_t k = 0; most > 0 && k < x.columns; ++k)
+        values[static_cast<std::size_t>(t * x.columns + k)] = x.row(t)[k] / most * (x.row(t)[k] / most);
+    }
+  }
+
+  std::vector<float> values;
+  std::vector<float> largest;  ///< of each row
 };
 
-bool products(Values& values, const Linear& linear, const OpForm& form, const Block& x, Products& into,
+/// The products with some rows of a weight, from number `first` on, or with all of them where it is transposed.
+class ProductsOfRows {
+ public:
+  ProductsOfRows(Values& values, const Linear& linear, const Block& x, bool squared, Products& into)
+      : values_(values), linear_(linear), x_(x), into_(into) {
+    if (squared) squares_.emplace(x);
+  }
+
+  bool sums(std::int64_t first, std::int64_t count, std::span<const float> rows) {
+    const auto from = linear_.transposed ? 0 : static_cast<std::size_t>(first);
+    const auto squares = std::span(into_.squares).subspan(from, static_cast<std::size_t>(outputs(count)));
+    if (!multiply(x_.value, count, rows, squares)) return false;
+    for (std::int64_t t = 0; t < x_.rows; ++t)
+      std::copy_n(part_.begin() + static_cast<std::ptrdiff_t>(t * outputs(count)), outputs(count),
+                  into_.sums.begin() + static_cast<std::ptrdiff_t>(at(t, first)));
+    return true;
+  }
+
+  /// Of the squares: rows of the weight are replaced by them.
+  bool squared(std::int64_t first, std::int64_t count, std::span<float> rows) {
+    if (!squares_) return true;
+    for (float& one : rows) one *= one;
+    std::vector<float> unused(static_cast<std::size_t>(outputs(count)));
+    if (!multiply(squares_->values, count, rows, unused)) return false;
+    for (std::int64_t t = 0; t < x_.rows; ++t) {
+      const double most = double{squares_->largest[static_cast<std::size_t>(t)]};
+      for (std::int64_t n = 0; n < outputs(count); ++n)
+        into_.squared[static_cast<std::size_t>(at(t, first) + n)] =
+            double{part_[static_cast<std::size_t>(t * outputs(count) + n)]} * most * most;
+    }
+    return true;
+  }
+
+ private:
+  std::int64_t outputs(std::int64_t count) const { return linear_.transposed ? linear_.outputs : count; }
+  std::int64_t at(std::int64_t row, std::int64_t first) const {
+    return row * linear_.outputs + (linear_.transposed ? 0 : first);
+  }
+  bool multiply(std::span<const float> x, std::int64_t count, std::span<const float> rows, std::span<float> squares) {
+    const std::int64_t width = linear_.weight->channels;
+    const MatrixView view{std::as_bytes(rows), Format::f32, count, width, width};
+    part_.resize(static_cast<std::size_t>(x_.rows * outputs(count)));
+    return values_.arithmetic().product(x, x_.rows, view, linear_.transposed, part_, squares);
+  }
+
+  Values& values_;
+  const Linear& linear_;
+  const Block& x_;
+  Products& into_;
+  std::optional<Squares> squares_;
+  std::vector<float> part_;
+};
+
+/// `squared`: also the sums of the squares of the products, from which the deviation of their rounding follows.
+bool products(Values& values, const Linear& linear, const OpForm& form, const Block& x, bool squared, Products& into,
               std::string& why) {
   into.sums.resize(static_cast<std::size_t>(x.rows * linear.outputs));
   into.squares.resize(static_cast<std::size_t>(linear.outputs));
+  if (squared) into.squared.resize(into.sums.size());
   const Tensor& weight = *linear.weight;
   const auto stored =
       linear.scale == nullptr && !form.as && !form.weight_as ? values.run().stored(weight) : std::nullopt;
   if (stored) {
     const MatrixView view{stored->bytes, weight.format, weight.tokens, weight.channels, weight.channels};
-    if (values.arithmetic().product(x.value, x.rows, view, linear.transposed, into.sums, into.squares)) return true;
-    why = "out of memory";
-    return false;
+    if (!values.arithmetic().product(x.value, x.rows, view, linear.transposed, into.sums, into.squares)) {
+      why = "out of memory";
+      return false;
+    }
+    if (!squared) return true;
   }
+  ProductsOfRows of_rows(values, linear, x, squared, into);
   std::vector<float> rows;
   const std::int64_t at_once = linear.transposed ? weight.tokens : kOutputsAtOnce;
   for (std::int64_t first = 0; first < weight.tokens; first += at_once) {
@@ -218,19 +291,7 @@ bool products(Values& values, const Linear& linear, const OpForm& form, const Bl
       why = "its weight, or its scale, cannot be read";
       return false;
     }
-    const MatrixView view{std::as_bytes(std::span<const float>(rows)), Format::f32, count, weight.channels,
-                          weight.channels};
-    const std::int64_t outputs = linear.transposed ? linear.outputs : count;
-    std::vector<float> part(static_cast<std::size_t>(x.rows * outputs));
-    const auto squares =
-        std::span(into.squares)
-            .subspan(linear.transposed ? 0 : static_cast<std::size_t>(first), static_cast<std::size_t>(outputs));
-    if (!values.arithmetic().product(x.value, x.rows, view, linear.transposed, part, squares)) return false;
-    for (std::int64_t t = 0; t < x.rows; ++t) {
-      std::copy_n(
-          part.begin() + static_cast<std::ptrdiff_t>(t * outputs), outputs,
-          into.sums.begin() + static_cast<std::ptrdiff_t>(t * linear.outputs + (linear.transposed ? 0 : first)));
-    }
+    if ((!stored && !of_rows.sums(first, count, rows)) || !of_rows.squared(first, count, rows)) return false;
   }
   return true;
 }
@@ -309,6 +370,7 @@ void pass_over_differing(RunView& run, const Tensor& out, const Tensor& other, s
 bool predict_over_ranks(Values& values, const Op& op, const Tensor& out, std::int64_t first, std::int64_t count,
                         Prediction& into, std::string& why) {
   if (!predict_gemm(values, op, out, OpForm{}, first, count, into, why)) return false;
+  into.deviation.clear();
   const double u = stored_roundoff(values, out);
   const auto others = on_other_ranks(values, op, out);
   for (const auto& [other, made] : others) {
@@ -488,8 +550,6 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
   if (!operand(values, op, out, form, first, count, x, why)) return false;
   Linear linear;
   if (!linear_of(values, op, out, form, x.columns, linear, why)) return false;
-  Products made;
-  if (!products(values, linear, form, x, made, why)) return false;
   const Tensor* bias = form.variant == kNoBias ? nullptr : values.run().input(op, "bias");
   const auto offsets = bias != nullptr ? values.run().values(*bias) : nullptr;
   const bool biased = offsets && static_cast<std::int64_t>(offsets->size()) == linear.outputs;
@@ -498,33 +558,16 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
     const bool served = form.weight_as && info(*form.weight_as).bits >= 16;
     return double{served ? decode(*form.weight_as, encode(*form.weight_as, value, Overflow::saturate)) : value};
   };
-  const double u = stored_roundoff(values, out);
-  const Format kept = stored_format(values, out);
-  const double sums = sum_error(linear.inputs, form.variant == kHalfSums ? roundoff(Format::f16) : kF32);
-  const double rounded = form.variant == kRoundedOperand ? roundoff(linear.weight->format) : 0;
-  std::vector<double> w_norms(made.squares.begin(), made.squares.end());
-  for (double& norm : w_norms) norm = std::sqrt(norm);
-  for (std::int64_t t = 0; t < count; ++t) {
-    double x_norm = 0;
-    double x_off = 0;
-    for (std::int64_t k = 0; k < x.columns; ++k) {
-      x_norm += double{x.row(t)[k]} * double{x.row(t)[k]};
-      x_off += double{x.off(t, k)} * double{x.off(t, k)};
-    }
-    x_norm = std::sqrt(x_norm);
-    x_off = std::sqrt(x_off);
-    for (std::int64_t n = 0; n < linear.outputs; ++n) {
-      const auto at = static_cast<std::size_t>(t * linear.outputs + n);
-      const double w_norm = w_norms[static_cast<std::size_t>(n)];
-      const double sum = double{made.sums[at]};
-      const double value = biased ? sum + rounded_bias((*offsets)[static_cast<std::size_t>(n)]) : sum;
-      into.value[at] = static_cast<float>(value);
-      // Beside a large bias, what is expected is rounded too, and not always the same way.
-      const double offset = biased ? u * std::abs(sum) + kF32 * std::abs(value) : 0;
-      const double own = u * std::abs(value) + offset + least_error(kept);
-      into.bound[at] = static_cast<float>(1.01 * own + w_norm * (x_norm * (sums + rounded) + x_off));
-    }
-  }
+  Rounding rounding{stored_roundoff(values, out), stored_format(values, out)};
+  rounding.inner = form.variant == kHalfSums ? roundoff(Format::f16) : kF32;
+  rounding.operand = form.variant == kRoundedOperand ? roundoff(linear.weight->format) : 0;
+  Products made;
+  if (!products(values, linear, form, x, rounding.by_deviation(), made, why)) return false;
+  if (rounding.by_deviation()) into.deviation.assign(into.bound.size(), 0.0F);
+  std::vector<double> biases;
+  for (std::int64_t n = 0; biased && n < linear.outputs; ++n)
+    biases.push_back(rounded_bias((*offsets)[static_cast<std::size_t>(n)]));
+  put_products(x, made, biases, rounding, into);
   return true;
 }
 

@@ -54,7 +54,10 @@ void put(const Line& sums, double u, double least, std::int64_t first, Predictio
   for (std::size_t c = 0; c < sums.value.size(); ++c) {
     const std::size_t at = static_cast<std::size_t>(first) + c;
     into.value[at] = static_cast<float>(sums.value[c]);
-    into.bound[at] = static_cast<float>(u * std::abs(sums.value[c]) + sums.error[c] + least);
+    into.bound[at] =
+        static_cast<float>(u * std::abs(sums.value[c]) + sums.error[c] + kDeviations * sums.deviation[c] + least);
+    if (!into.deviation.empty() && sums.error[c] == 0)
+      into.deviation[at] = static_cast<float>(std::hypot(sums.deviation[c], u * sums.value[c]));
   }
 }
 
@@ -83,6 +86,7 @@ bool predict_mix(Values& values, const Op& op, const Tensor& out, const OpForm& 
   into.resize(count, heads * blocks * width, -1.0F);
   const double u = stored_roundoff(values, out);
   const Format kept = stored_format(values, out);
+  if (u <= kF32) into.deviation.assign(into.bound.size(), 0.0F);
   const double narrow = roundoff(values.activation_format(out.step));
   const double rounded = probs->known && roundoff(values.precision(*probs)) < narrow ? narrow : 0;
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {

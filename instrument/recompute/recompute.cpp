@@ -69,6 +69,7 @@ std::string stated_apart(const Op& op) {
 bool deviates(const Recomputed& result) {
   constexpr double kFar = 32;  ///< times the bound
   const std::int64_t off = result.elements - result.explained;
+  if (!result.scattered.empty()) return true;
   if (off == 0) return false;
   if (result.share() < kExplained) return true;
   return result.worst.ratio > kFar && (off > 2 || result.worst.ratio > kFar * kFar);

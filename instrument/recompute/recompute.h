@@ -48,6 +48,13 @@ struct RowDistance {
   float largest = 0;  ///< in units of the bound; infinite where that is 0; NaN: none of its elements is judged
 };
 
+/// A row whose elements are together further off than rounding.
+struct ScatteredRow {
+  std::int64_t row = 0;
+  std::int64_t elements = 0;  ///< that were measured
+  double mean_square = 0;     ///< of what they are off by, in units of the standard deviation of their rounding
+};
+
 /// An output that was done again.
 struct Recomputed {
   OpId op = 0;
@@ -70,6 +77,9 @@ struct Recomputed {
   /// Rows that hold a NaN or an Inf where what they are made of gives a number. Their elements are not judged: where
   /// those come from is another question.
   std::vector<std::int64_t> not_finite;
+  /// Rows whose elements are together further off than rounding, even if each is within its bound. They are among the
+  /// bad rows, and none of their elements counts as explained.
+  std::vector<ScatteredRow> scattered;
   std::vector<RowDistance> distances;  ///< of the rows that were looked at, with Recomputer::Options::distances
   double share() const { return elements == 0 ? 1 : static_cast<double>(explained) / static_cast<double>(elements); }
 };

@@ -286,7 +286,14 @@ void put_scores(const Line& line, const KeyMatrix& keys, double u, double least,
   float* bound = into.bound.data() + first;
   for (std::size_t c = 0; c < columns; ++c) {
     value[c] = static_cast<float>(line.value[c]);
-    bound[c] = static_cast<float>(2.02 * u * std::abs(line.value[c]) + line.error[c] + least);
+    bound[c] = static_cast<float>(2.02 * u * std::abs(line.value[c]) + line.error[c] + kDeviations * line.deviation[c] +
+                                  least);
+  }
+  // The sum and its product with the factor are rounded, and so is the number that it is compared with.
+  for (std::size_t c = 0; !into.deviation.empty() && c < columns; ++c) {
+    if (line.error[c] == 0)
+      into.deviation[static_cast<std::size_t>(first) + c] =
+          static_cast<float>(std::hypot(line.deviation[c], u * line.value[c]));
   }
   for (std::size_t c = 0; !keys.all_there && c < columns; ++c) {
     if (!keys.there[c]) value[c] = 0, bound[c] = -1;
@@ -304,6 +311,8 @@ bool predict_attention_scores(Values& values, const Op& op, const Tensor& out, c
   const Shape shape = shape_of(values.run(), op, out);
   into.resize(count, shape.columns * shape.heads, -1.0F);
   const double u = std::max(stored_roundoff(values, out), roundoff(values.activation_format(out.step)));
+  const bool by_deviation = u <= kF32;
+  if (by_deviation) into.deviation.assign(into.bound.size(), 0.0F);
   const Format kept = stored_format(values, out);
   OpForm own = form;
   if (form.variant == kByLayer) own.number /= static_cast<double>(op.layer.value_or(0) + 1);
@@ -314,12 +323,12 @@ bool predict_attention_scores(Values& values, const Op& op, const Tensor& out, c
     if (!keys) return false;
     const auto heads = heads_of(q.columns, keys->block.columns, shape.heads, why);
     if (!heads) return false;
-    measure_keys(*keys, heads->width);
+    measure_keys(*keys, heads->width, by_deviation);
     const double least = least_error_of_sum(kept, q.columns / heads->count);
     const std::int64_t row_size = shape.columns * heads->count;
     values.in_rows(end - begin, row_size * heads->width / 16, [&](std::int64_t from, std::int64_t to) {
       Line line;
-      std::vector<double> products;
+      ScoreProducts products;
       for (std::int64_t row = begin - first + from; row < begin - first + to; ++row) {
         score_products(q, row, *keys, *heads, own.shift == kTiled, products);
         for (std::int64_t head = 0; head < heads->count; ++head) {

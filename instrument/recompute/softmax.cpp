@@ -61,6 +61,7 @@ struct SoftmaxRows {
 /// A row of all heads behind its mask.
 void put_softmax(const SoftmaxRows& rows, const RowMask& mask, std::int64_t row, Line& scores, Line& line,
                  Prediction& into) {
+  constexpr double kLeast = 1e-12;
   for (std::int64_t head = 0; head < rows.heads; ++head) {
     const std::int64_t first = head * rows.columns;
     scores.resize(rows.columns);
@@ -74,7 +75,14 @@ void put_softmax(const SoftmaxRows& rows, const RowMask& mask, std::int64_t row,
     float* bound = into.bound.data() + row * rows.scores.columns + first;
     for (std::size_t c = 0; c < line.value.size(); ++c) {
       value[c] = static_cast<float>(line.value[c]);
-      bound[c] = static_cast<float>(1.01 * rows.u * line.value[c] + line.error[c] + rows.least + 1e-12);
+      bound[c] = static_cast<float>(1.01 * rows.u * line.value[c] + line.error[c] + kDeviations * line.deviation[c] +
+                                    rows.least + kLeast);
+    }
+    // Stored and expected are rounded once each. The error of exp is taken whole, as it need not be random.
+    for (std::size_t c = 0; !into.deviation.empty() && c < line.value.size(); ++c) {
+      const double deviation = std::hypot(line.deviation[c], line.error[c], rows.u * line.value[c]);
+      if (deviation > kLeast)
+        into.deviation[static_cast<std::size_t>(row * rows.scores.columns + first) + c] = static_cast<float>(deviation);
     }
   }
 }
@@ -101,6 +109,7 @@ bool predict_softmax(Values& values, const Op& op, const Tensor& out, const OpFo
                    stored_roundoff(values, out),
                    least_error(stored_format(values, out)),
                    nullptr};
+  if (in->known && rows.u <= kF32) into.deviation.assign(into.bound.size(), 0.0F);
   if (!read_sinks(values, op, form, heads, rows.sinks, why)) return false;
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     if (span == nullptr) return true;

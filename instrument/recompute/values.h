@@ -80,6 +80,8 @@ struct Prediction {
   std::int64_t columns = 0;
   std::vector<float> value;
   std::vector<float> bound;
+  /// Standard deviation of the rounding of each element, where it is known. Empty: of none is it.
+  std::vector<float> deviation;
 
   void resize(std::int64_t r, std::int64_t c, float bounds = 0) {
     rows = r;

@@ -284,6 +284,7 @@ class Verifier::Impl {
     one.worst = judged->worst;
     one.rows = judged->rows;
     one.distances = std::move(judged->distances);
+    one.scattered = std::move(judged->scattered);
     one.bad_rows = live_rows(facts_, out, judged->bad_rows);
     one.not_finite = live_rows(facts_, out, judged->not_finite);
     one.off = (deviates(*judged) && !one.bad_rows.empty()) || !one.not_finite.empty();

@@ -54,6 +54,7 @@ struct VerifiedOutput {
   std::vector<std::int64_t> bad_rows;
   std::int64_t rows = 0;                  ///< looked at
   std::vector<RowDistance> distances;     ///< of these, with VerifyOptions::distances
+  std::vector<ScatteredRow> scattered;    ///< of the bad rows those that are off as a whole
   std::vector<std::int64_t> not_finite;   ///< rows with a NaN or an Inf where the model has a number
   std::vector<ExplainedBy> explanations;  ///< of what is off, best first
   bool shared = false;                    ///< the same change explains another one before it

@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostLines = 24;
+constexpr std::size_t kMostRows = 64;
 
 std::size_t count_shared(const Verification& made) {
   return static_cast<std::size_t>(std::count_if(made.checked.begin(), made.checked.end(),
@@ -49,6 +50,9 @@ Json json_of(const VerifiedOutput& one) {
                   {"bound", number(one.worst.bound)}};
   out["rows_off"] = one.bad_rows.size();
   out["rows"] = one.rows;
+  out["bad_rows"] =
+      std::vector(one.bad_rows.begin(),
+                  one.bad_rows.begin() + static_cast<std::ptrdiff_t>(std::min(kMostRows, one.bad_rows.size())));
   out["rows_not_finite"] = one.not_finite.size();
   out["certainty"] = certainty_word(certainty(one));
   out["explanations"] = Json::array();

@@ -62,6 +62,14 @@ std::string verified_off(const VerifiedOutput& one) {
   if (off == 0 && !one.not_finite.empty())
     return fmt::format("{} with a NaN or an Inf where what they are made of gives numbers, the first is row {}",
                        counted(one.not_finite.size(), "row"), one.not_finite.front());
+  if (one.bad_rows.size() == one.scattered.size() && !one.scattered.empty()) {
+    const ScatteredRow& row = one.scattered.front();
+    return fmt::format(
+        "{} off as a whole: in row {}, the {} elements are off by {:.3g} times the standard deviation of "
+        "rounding, {:.3g} times what it allows",
+        one.scattered.size() == 1 ? "a row is" : counted(one.scattered.size(), "row") + " are", row.row, row.elements,
+        std::sqrt(row.mean_square), one.worst.ratio);
+  }
   return fmt::format("{} of {} elements are off by up to {} times what rounding allows ({} instead of {} at [{},{}])",
                      off, one.elements, number_text(one.worst.ratio), number_text(one.worst.actual),
                      number_text(one.worst.expected), one.worst.row, one.worst.channel);

@@ -31,10 +31,13 @@ Findings detect_wrong_result(Survey& survey) {
     const Recomputed* rival = deviation.rival();
     const bool table = survey.run().op(deviation.op)->kind == OpKind::parameter;
     finding.fault.summary = fmt::format(
-        "{} is not what {}: {} of {} elements are off ({}), by up to {:.3g} times what rounding allows{}{}{}",
+        "{} is not what {}: {} of {} elements are off ({}), {} {:.3g} times what rounding allows{}{}{}",
         finding.fault.tensor, table ? "the model's config.json gives" : "its inputs give",
         deviation.result.elements - deviation.result.explained, deviation.result.elements,
-        region.shape.empty() ? std::string("here and there") : region.shape, deviation.result.worst.ratio,
+        region.shape.empty() ? std::string("here and there") : region.shape,
+        deviation.result.scattered.size() == deviation.result.bad_rows.size() ? "each row as a whole by up to"
+                                                                              : "by up to",
+        deviation.result.worst.ratio,
         best != nullptr ? fmt::format("; {} explains {:.3g} % of them", best->form.text, 100 * best->share()) : "",
         rival != nullptr ? fmt::format(", {} as many", rival->form.text) : "",
         region.content.empty() ? "" : fmt::format("; it holds {}", region.content));

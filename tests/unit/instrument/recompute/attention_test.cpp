@@ -251,26 +251,35 @@ TEST(RecomputeAttention, BlocksThatCannotBeAreNotDoneAgain) {
   EXPECT_TRUE(again.result(statistics) != nullptr || !again.why_not(statistics).empty());
 }
 
+Line line_of(const std::vector<double>& values, double error) {
+  Line line;
+  line.resize(static_cast<std::int64_t>(values.size()));
+  line.value = values;
+  std::fill(line.error.begin(), line.error.end(), error);
+  return line;
+}
+
 TEST(RecomputeAttention, AProbabilityIsOffByWhatAllScoresCanDoTogether) {
   const RowMask all{{true, true}, {}};
   Line line;
-  ASSERT_TRUE(softmax_line({{std::log(3.0), 0}, {0.1, 0.1}}, all, 0, {}, line));
+  ASSERT_TRUE(softmax_line(line_of({std::log(3.0), 0}, 0.1), all, 0, {}, line));
   const double highest = 3 * std::exp(0.1) / (3 * std::exp(0.1) + std::exp(-0.1));
   EXPECT_NEAR(line.error[0], 0.75 - 3 * std::exp(-0.1) / (3 * std::exp(-0.1) + std::exp(0.1)), 1e-4);
   EXPECT_GT(line.error[0], highest - 0.75);
   const RowMask one{{true, false}, {}};
-  ASSERT_TRUE(softmax_line({{700, 0}, {9, 9}}, one, 0, {}, line));
+  ASSERT_TRUE(softmax_line(line_of({700, 0}, 9), one, 0, {}, line));
   EXPECT_EQ(line.value[0], 1);
   EXPECT_LT(line.error[0], 1e-3);  // whatever its score: there is no other
+  EXPECT_LT(line.deviation[0], 1e-6);
 }
 
 TEST(RecomputeAttention, ASinkTakesItsShare) {
   const RowMask all{{true, true}, {}};
   Line line;
-  ASSERT_TRUE(softmax_line({{0, std::log(5.0)}, {0, 0}}, all, 0, std::log(2.0), line));
+  ASSERT_TRUE(softmax_line(line_of({0, std::log(5.0)}, 0), all, 0, std::log(2.0), line));
   EXPECT_NEAR(line.value[0], 1.0 / 8, 1e-12);
   EXPECT_NEAR(line.value[1], 5.0 / 8, 1e-12);
-  ASSERT_TRUE(softmax_line({{0, 0}, {0, 0}}, {{false, false}, {}}, 0, 1.0, line));
+  ASSERT_TRUE(softmax_line(line_of({0, 0}, 0), {{false, false}, {}}, 0, 1.0, line));
   EXPECT_EQ(line.value, (std::vector<double>{0, 0}));
 }
 

@@ -74,6 +74,31 @@ TEST(ElementLoops, JudgeWhatIsFiniteAndNotHidden) {
   });
 }
 
+TEST(ElementLoops, MeasureThoseWhoseDeviationIsKnown) {
+  const std::vector<float> actual = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, kNaN};
+  const std::vector<float> expected(11, 1);
+  const std::vector<float> bound = {5, 5, 5, 5, 5, 5, 5, 5, 5, -1, 5};
+  const std::vector<float> deviation = {1, 2, 0, 4, 1, 2, 1, 1, 16, 1, 1};
+  const RowPair row{.actual = actual.data(),
+                    .expected = expected.data(),
+                    .bound = bound.data(),
+                    .deviation = deviation.data(),
+                    .columns = 11,
+                    .lowest = -448,
+                    .largest = 448,
+                    .hidden = std::numeric_limits<double>::quiet_NaN(),
+                    .farthest = 1e3};
+  on_each([&](const ElementLoops& loops) {
+    std::vector<double> terms(3 * 16);
+    RowJudged judged;
+    loops.compare(row, {&terms[0], &terms[16], &terms[32]}, judged);
+    EXPECT_EQ(judged.elements, 9);
+    EXPECT_EQ(judged.measured, 8);
+    EXPECT_EQ(judged.measured_explained, 5);  // 6, 7 and 8 are further off
+    EXPECT_EQ(judged.measured_squares, 0 + 0.25 + 0.5625 + 16 + 6.25 + 36 + 49 + 0.25);
+  });
+}
+
 TEST(ElementLoops, TellsARowThatAddsNothing) {
   const std::vector<float> same = noise(19, 1);
   const std::vector<float> exact(19);
@@ -126,10 +151,12 @@ struct Mixed {
   std::vector<double> weights = {0.5, 0, 0.25, 1e-3, 0, -2, 7, 0.1, 0.3};
   std::vector<double> slacks = {0, 0, 0.1, 0.2, 0.3, 0, 0, 1, 2};
   std::vector<double> value = std::vector<double>(static_cast<std::size_t>(width));
-  std::vector<double> magnitude = value;
+  std::vector<double> deviations = {0, 0, 0.01, 0, 0.02, 0.5, 0, 3, 0.1};
+  std::vector<double> squares = value;
   std::vector<double> error = value;
   std::vector<double> spread = value;
   std::vector<double> spread_by_size = value;
+  std::vector<double> variance = value;
 
   explicit Mixed(std::int64_t channels) : width(channels) {
     for (std::int64_t c = 0; c < stride; ++c) rows[static_cast<std::size_t>(stride + c)] = kNaN;
@@ -141,17 +168,21 @@ struct Mixed {
     };
     each([&](std::size_t key, std::size_t c, std::size_t at) {
       value[c] += weights[key] * double{rows[at]};
-      magnitude[c] += std::abs(weights[key] * double{rows[at]});
+      const double product = weights[key] * double{rows[at]};
+      squares[c] += product * product;
       error[c] += std::abs(weights[key]) * double{errors[at]};
     });
     each([&](std::size_t key, std::size_t c, std::size_t at) {
       spread[c] += slacks[key] * std::abs(double{rows[at]} - value[c]);
       spread_by_size[c] += slacks[key] * std::abs(double{rows[at]});
+      const double off = deviations[key] * (double{rows[at]} - value[c]);
+      variance[c] += off * off;
     });
   }
   WeightedRows weighted(bool with_errors) const {
     return {.weights = weights.data(),
             .slacks = slacks.data(),
+            .deviations = deviations.data(),
             .rows = rows.data(),
             .errors = with_errors ? errors.data() : nullptr,
             .keys = kKeys,
@@ -166,18 +197,20 @@ TEST(ElementLoops, MixKeyByKey) {
     on_each([&](const ElementLoops& loops) {
       for (const bool with_errors : {false, true}) {
         std::vector<double> value(static_cast<std::size_t>(width));
-        std::vector<double> magnitude = value;
+        std::vector<double> squares = value;
         std::vector<double> error = value;
         const std::vector<double> none = value;
-        loops.mix(right.weighted(with_errors), {value.data(), magnitude.data(), error.data()});
+        loops.mix(right.weighted(with_errors), {value.data(), squares.data(), error.data(), nullptr});
         EXPECT_EQ(bits_of(value), bits_of(right.value)) << width;
-        EXPECT_EQ(bits_of(magnitude), bits_of(right.magnitude)) << width;
+        EXPECT_EQ(bits_of(squares), bits_of(right.squares)) << width;
         EXPECT_EQ(bits_of(error), bits_of(with_errors ? right.error : none)) << width;
         std::vector<double> spread = none;
-        loops.spread(right.weighted(with_errors), {value.data(), nullptr, spread.data()});
+        std::vector<double> variance = none;
+        loops.spread(right.weighted(with_errors), {value.data(), nullptr, spread.data(), variance.data()});
+        EXPECT_EQ(bits_of(variance), bits_of(right.variance)) << width;
         EXPECT_EQ(bits_of(spread), bits_of(right.spread)) << width;
         spread = none;
-        loops.spread(right.weighted(with_errors), {nullptr, nullptr, spread.data()});
+        loops.spread(right.weighted(with_errors), {nullptr, nullptr, spread.data(), variance.data()});
         EXPECT_EQ(bits_of(spread), bits_of(right.spread_by_size)) << width;
       }
     });

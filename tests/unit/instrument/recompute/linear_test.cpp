@@ -76,6 +76,63 @@ TEST(RecomputeLinear, SeesAnElementThatIsOff) {
   expect_seen([](const Change& change) { return made({.bias = true, .conv = true}, change); }, 0, 0);
 }
 
+/// One layer in f32 whose sums are made in f32 one after the other, with `roundings` more in one row of 8.
+Case summed_in_order(std::int64_t inputs, std::int64_t outputs, double roundings) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass({Span{0, 0, 0, 8, 0, 8}}, 8);
+  const TensorId x = g.source({.tokens = 8, .channels = inputs, .fill = noise(1)});
+  const TensorId weight = g.parameter("up_proj.weight", outputs, inputs, noise(2, 0.1F));
+  const Numbers left = stored_numbers(g, x, 8, inputs);
+  const Numbers right = stored_numbers(g, weight, outputs, inputs);
+  const auto fill = [&](std::int64_t row, std::int64_t channel) {
+    float sum = 0;
+    for (std::int64_t k = 0; k < inputs; ++k)
+      sum += static_cast<float>(left.at(row, k)) * static_cast<float>(right.at(channel, k));
+    return row == 5 ? static_cast<float>(double{sum} * (1 + roundings * 0x1p-24)) : sum;
+  };
+  out.out =
+      g.op("up_proj", OpKind::gemm, {{"x", x}, {"weight", weight}}, {.tokens = 8, .channels = outputs, .fill = fill});
+  return out;
+}
+
+TEST(RecomputeLinear, SumsInF32OneAfterTheOtherAreWithinTheBound) {
+  for (const std::int64_t inputs : {std::int64_t{64}, std::int64_t{512}, std::int64_t{2048}}) {
+    const Case made = summed_in_order(inputs, 256, 0);
+    Again again(*made.graph);
+    ASSERT_NE(again.result(made.out), nullptr);
+    EXPECT_EQ(again.result(made.out)->share(), 1.0) << inputs;
+    EXPECT_TRUE(again.result(made.out)->scattered.empty()) << inputs;
+    // Neither is the bound so wide that nothing can be seen: six standard deviations at most.
+    const Recomputed& result = *again.result(made.out);
+    EXPECT_GT(std::sqrt(result.squares / static_cast<double>(result.elements)), 1.0 / 20) << inputs;
+  }
+}
+
+TEST(RecomputeLinear, SeesARowThatIsOffBy32Roundings) {
+  const Case made = summed_in_order(512, 256, 32);
+  Again again(*made.graph);
+  const Recomputed* found = again.result(made.out);
+  ASSERT_NE(found, nullptr);
+  EXPECT_THAT(found->bad_rows, ::testing::ElementsAre(5));
+  ASSERT_EQ(found->scattered.size(), 1U);
+  EXPECT_EQ(found->scattered.front().row, 5);
+  EXPECT_EQ(found->scattered.front().elements, 256);
+  EXPECT_EQ(found->explained, found->elements - 256);
+  EXPECT_TRUE(deviates(*found));
+}
+
+TEST(RecomputeLinear, ARowWithElementsBeyondTheBoundIsScatteredAsWell) {
+  const Case made = summed_in_order(64, 256, 256);
+  Again again(*made.graph);
+  const Recomputed* found = again.result(made.out);
+  ASSERT_NE(found, nullptr);
+  EXPECT_GT(found->worst.ratio, 1);
+  EXPECT_THAT(found->bad_rows, ::testing::ElementsAre(5));
+  ASSERT_EQ(found->scattered.size(), 1U);
+  EXPECT_EQ(found->explained, found->elements - 256);
+}
+
 TEST(RecomputeLinear, KnowsABiasThatWasLeftOut) {
   const Case other = made({.bias = true}, unchanged);
   const Case wrong = made({.bias = true}, [&](Numbers& numbers) {
