@@ -131,6 +131,7 @@ class DiagnoseRun {
     }
     if (arguments_.format == "text") print('\n' + report::counterfactuals_text(*changes, analysis.target, terminal));
     if (arguments_.format == "markdown") print('\n' + report::counterfactuals_markdown(*changes));
+    unchanged_ |= complain_unrun(analysis.target, *changes);
     one.changes = std::make_shared<scenarios::Counterfactuals>(std::move(*changes));
   }
 
@@ -201,7 +202,7 @@ class DiagnoseRun {
   std::optional<Baseline> baseline_;
   const Interrupt& interrupt_;
   std::vector<report::Diagnosed> all_;
-  bool unchanged_ = false;  ///< counterfactuals failed
+  bool unchanged_ = false;  ///< counterfactuals failed, or some of them did for want of memory
 };
 
 int diagnose_targets(const DiagnoseArguments& arguments, const Interrupt& interrupt) {

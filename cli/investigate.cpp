@@ -1,9 +1,14 @@
 #include "cli/investigate.h"
 
+#include <fmt/format.h>
+
 #include <stop_token>
 #include <string>
 
+#include "cli/command.h"
 #include "cli/progress.h"
+#include "core/counted.h"
+#include "core/system_reason.h"
 #include "scenarios/replay.h"
 
 namespace nanscope::cli {
@@ -27,6 +32,16 @@ Result<scenarios::Counterfactuals> investigate(const Recording& recording, const
     if (reader && !reader(outcome)) stop.request_stop();
   };
   return scenarios::counterfactuals(**bench, recording, options);
+}
+
+bool complain_unrun(const std::string& target, const scenarios::Counterfactuals& changes) {
+  const std::string reason = out_of_memory();
+  std::size_t unrun = 0;
+  for (const auto* outcomes : {&changes.singles, &changes.pairs}) {
+    for (const scenarios::Outcome& one : *outcomes) unrun += one.error.find(reason) != std::string::npos ? 1 : 0;
+  }
+  if (unrun > 0) complain(fmt::format("{}: {} could not be run: {}", target, counted(unrun, "change"), reason));
+  return unrun > 0;
 }
 
 std::string why_none(const scenarios::Analysis& analysis) {

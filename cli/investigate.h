@@ -18,6 +18,9 @@ using OutcomeReader = std::function<bool(const scenarios::Outcome&)>;
 Result<scenarios::Counterfactuals> investigate(const Recording& recording, const Interrupt& interrupt,
                                                const RunLimits& limits, const OutcomeReader& reader = {});
 
+/// Complains of changes for which memory ran out. Returns whether there were any: the answer is not whole then.
+bool complain_unrun(const std::string& target, const scenarios::Counterfactuals& changes);
+
 /// The reason why a run has no counterfactuals; empty: it has them.
 std::string why_none(const scenarios::Analysis& analysis);
 

@@ -218,7 +218,8 @@ int write_report(const ReportOptions& options, const Interrupt& interrupt) {
   if (!is_stream(output)) print(one_line(output.string()) + '\n');
   if (!interrupt.requested()) {
     complain_unread(options.target, analysis->diagnosis);
-    return analysis->diagnosis.verdict() == Verdict::damaged ? kBadInput : kClean;
+    const bool unrun = changes && complain_unrun(options.target, *changes);
+    return unrun || analysis->diagnosis.verdict() == Verdict::damaged ? kBadInput : kClean;
   }
   complain(fmt::format("stopped after {} of {}: the page holds their results", changes->runs,
                        counted(changes->planned, "run")));
