@@ -238,7 +238,7 @@ Status may_replace(const fs::path& folder, const EngineConfig& config, bool repl
 /// One that trainer.json does not name now: what it names goes on being there until it is replaced.
 std::string state_file_name(const fs::path& folder, const RunFile& run) {
   std::string name = fmt::format("{}{}{}", kOptimizer, run.step, kStateEnd);
-  const auto before = has_checkpoint(folder) ? read_run_file(folder) : Result<RunFile>(fail({}));
+  const auto before = has_checkpoint(folder) ? read_run_file(folder) : Result<RunFile>(fail(std::string()));
   const bool taken = before && before->optimizer == name && before->optimizer_hash != run.optimizer_hash;
   return taken ? fmt::format("{}{}{}{}", kOptimizer, run.step, kAgain, kStateEnd) : name;
 }

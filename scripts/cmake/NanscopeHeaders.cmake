@@ -1,9 +1,6 @@
 # Headers that most sources include, parsed once (NANSCOPE_SHARED_HEADERS). Half of the time that an unoptimised build takes
 # goes into the headers of other libraries.
-set(NANSCOPE_COMMON_HEADERS
-    <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <filesystem> <functional> <map> <memory> <mutex> <numeric>
-    <optional> <set> <span> <stop_token> <string> <string_view> <thread> <unordered_map> <variant> <vector>
-    <fmt/format.h> <nlohmann/json.hpp> <tl/expected.hpp> ${PROJECT_SOURCE_DIR}/core/result.h)
+set(NANSCOPE_COMMON_HEADERS ${CMAKE_CURRENT_LIST_DIR}/common_headers.h)
 
 # nanscope_header_owner(name library... HEADERS header...): a target that owns one precompiled header.
 function(nanscope_header_owner name)
