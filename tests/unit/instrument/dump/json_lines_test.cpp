@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <string>
 #include <vector>
@@ -37,7 +38,18 @@ TEST(JsonLines, ErrorsNameLineAndOffset) {
   EXPECT_EQ(refusal("{\"a\":" + std::string(40, '[')),
             "x.jsonl: line 1: offset 36: nested too deeply, expected at most 32");
   EXPECT_EQ(refusal("{\"a\":\"" + std::string(kMaxJsonLine, 'x') + "\"}"),
-            "x.jsonl: line 1: offset 0: 4194312 bytes in a line, expected at most 4194304");
+            "x.jsonl: line 1: offset 0: more than 4194304 bytes in a line");
+}
+
+TEST(JsonLines, AreSoughtNoFurtherThanALineMayGo) {
+  constexpr std::size_t kSize = std::size_t{1} << 40;
+  void* zeros = ::mmap(nullptr, kSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(zeros, MAP_FAILED);
+  const std::span text(static_cast<const std::byte*>(zeros), kSize);
+  const Status read = for_each_json_line(text, "x.jsonl", [](const JsonLine&) { return Status(); });
+  ::munmap(zeros, kSize);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message, "x.jsonl: line 1: offset 0: more than 4194304 bytes in a line");
 }
 
 TEST(JsonLines, TakerEndsTheReading) {
