@@ -14,14 +14,14 @@ namespace nanscope::NANSCOPE_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kWidth = 8;
+constexpr std::int64_t kWidth = 8;
 #elif defined(__AVX2__)
-constexpr int kWidth = 4;
+constexpr std::int64_t kWidth = 4;
 #else
-constexpr int kWidth = 2;
+constexpr std::int64_t kWidth = 2;
 #endif
-constexpr int kLanes = 8;
-constexpr int kParts = kLanes / kWidth;
+constexpr std::int64_t kLanes = 8;
+constexpr std::int64_t kParts = kLanes / kWidth;
 
 typedef double D __attribute__((vector_size(kWidth * 8)));  // NOLINT: as the compilers' manuals write it
 #if !defined(__AVX2__)
@@ -185,7 +185,7 @@ void dots(const float* x, std::int64_t count, const TurnedKeys& keys, double* su
 
 /// Channels that mix() holds in registers.
 constexpr std::int64_t kTile = 16;
-constexpr int kTileVectors = static_cast<int>(kTile) / kWidth;
+constexpr std::int64_t kTileVectors = kTile / kWidth;
 
 NANSCOPE_LOOP void mix_tile(const WeightedRows& rows, const MixedRow& into, std::int64_t first) {
   D value[kTileVectors];

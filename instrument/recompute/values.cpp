@@ -129,7 +129,7 @@ std::optional<Block> Values::rows(const Tensor& tensor, std::int64_t first, std:
   if (op == nullptr || depth_ > kDeepest || !available(tensor)) return std::nullopt;
   ++depth_;
   const OpForm form = recomputer_.form_of(*op, tensor);
-  const auto prediction =
+  auto prediction =
       recomputer_.settled(*op, tensor) ? recomputer_.predict(*op, tensor, form, first, count) : std::nullopt;
   --depth_;
   if (!prediction) return std::nullopt;
