@@ -8,7 +8,8 @@
 namespace nanscope {
 namespace {
 
-/// Looks for some 50 us before it sleeps: one piece of work often follows another sooner than that.
+/// Looks for some 50 us before it sleeps: one piece of work often follows another sooner than that, as products of a
+/// decode step do, and to wake a sleeping thread takes as long as a small one of them.
 template <class Done>
 void await_briefly(const Done& done) {
   constexpr int kLooks = 100;
@@ -42,15 +43,16 @@ Team::~Team() {
 }
 
 void Team::start() {
-  try {
-    for (int member = 1; member < size_; ++member) others_.emplace_back([this, member] { serve(member); });
-  } catch (const std::system_error&) {
-    size_ = static_cast<int>(others_.size()) + 1;
-  }
+  for (int member = static_cast<int>(others_.size()) + 1; member < size_; ++member)
+    others_.emplace_back([this, member] { serve(member); });
 }
 
 void Team::share(const Job& job) {
-  if (others_.empty()) start();
+  try {
+    start();
+  } catch (const std::system_error&) {
+    size_ = static_cast<int>(others_.size()) + 1;
+  }
   {
     const std::lock_guard lock(mutex_);
     job_ = job;

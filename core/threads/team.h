@@ -37,8 +37,8 @@ class InOrder {
   std::atomic<std::int64_t> next_{0};
 };
 
-/// Threads that share one piece of work at a time, the caller's among them. They start when work first needs them;
-/// where the system starts fewer, those do all of it. One thread may call it.
+/// Threads that share one piece of work at a time, the caller's among them. They start when work first needs them, or
+/// with start(). If the system starts fewer, those do all of the work. One thread may call it.
 class Team {
  public:
   /// `threads`: 0: one for each usable CPU.
@@ -49,6 +49,9 @@ class Team {
 
   /// How many threads it has at most.
   int size() const { return size_; }
+
+  /// Starts those threads that do not run yet. Throws what std::thread does when one cannot be started.
+  void start();
 
   /// Calls work(first, last, member) for ranges that cover [0, count), each of at least `grain` where so much is left.
   /// `member` is below size(); each thread has its own. Returns when all are done, and rethrows the first exception,
@@ -87,7 +90,6 @@ class Team {
   };
 
   void share(const Job& job);
-  void start();
   void serve(int member);
   void do_ranges(const Job& job, int member);
   std::int64_t take(const Job& job, std::int64_t& first);

@@ -7,7 +7,6 @@
 #include "core/system_reason.h"
 #include "core/threads/team.h"
 #include "kernels/cpu/float_environment.h"
-#include "kernels/cpu/thread_pool.h"
 #include "kernels/device.h"
 #include "kernels/op_table.h"
 
@@ -98,12 +97,13 @@ Result<Build> choose(Isa isa) {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(const Build& build, int threads) : table_(*build.table), pool_(threads) {
+  CpuDevice(const Build& build, int threads) : table_(*build.table), team_(threads) {
+    team_.start();
     info_.name = "cpu";
     info_.isa = build.name;
     info_.cpu_features = cpu_features();
     info_.float_environment = current_float_environment().text();
-    info_.threads = pool_.threads();
+    info_.threads = team_.size();
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -153,17 +153,20 @@ class CpuDevice final : public Device {
     const std::int64_t warps = op.warps(args);
     if (warps <= 0) return {};
     const std::int64_t per_warp = std::max<std::int64_t>(op.work_per_warp(args), 1);
-    if (pool_.threads() == 1 || warps == 1 || warps <= kInlineWork / per_warp) {
+    if (team_.size() == 1 || warps == 1 || warps <= kInlineWork / per_warp) {
       op.run_range(args, 0, warps);
       return {};
     }
-    pool_.run(op.run_range, args, warps, std::max<std::int64_t>(kLeastWork / per_warp, 1));
+    team_.run(warps, kLeastWork / per_warp, [&](std::int64_t first, std::int64_t last, int member) {
+      if (member > 0) set_default_float_environment();
+      op.run_range(args, first, last);
+    });
     return {};
   }
 
  private:
   const OpTable& table_;
-  ThreadPool pool_;
+  Team team_;
   DeviceInfo info_;
 };
 

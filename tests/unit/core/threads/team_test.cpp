@@ -2,11 +2,16 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <stdexcept>
+#include <system_error>
 #include <vector>
 
 #include "core/threads/parallel.h"
@@ -15,19 +20,61 @@ namespace nanscope::testing::threads {
 namespace {
 
 TEST(Team, DoesEveryIndexOnceOnItsMembers) {
-  for (const int threads : {1, 2, 5}) {
+  for (const int threads : {1, 2, 7}) {
     Team team(threads);
-    for (const std::int64_t count : {0, 1, 7, 1000}) {
-      std::vector<std::atomic<int>> done(static_cast<std::size_t>(count));
-      team.run(count, 3, [&](std::int64_t first, std::int64_t last, int member) {
-        EXPECT_GE(member, 0);
-        EXPECT_LT(member, team.size());
-        for (std::int64_t i = first; i < last; ++i) ++done[static_cast<std::size_t>(i)];
-      });
-      for (const auto& times : done) EXPECT_EQ(times, 1) << threads << ' ' << count;
+    EXPECT_EQ(team.size(), threads);
+    for (const std::int64_t count : {0, 1, 2, 1000}) {
+      for (const std::int64_t grain : {0, 1, 3, 5000}) {
+        std::vector<std::atomic<int>> done(static_cast<std::size_t>(count));
+        team.run(count, grain, [&](std::int64_t first, std::int64_t last, int member) {
+          EXPECT_GE(member, 0);
+          EXPECT_LT(member, team.size());
+          for (std::int64_t i = first; i < last; ++i) ++done[static_cast<std::size_t>(i)];
+        });
+        for (const auto& times : done) EXPECT_EQ(times, 1) << threads << ' ' << count << ' ' << grain;
+      }
     }
   }
 }
+
+TEST(Team, DoesManySmallPiecesInARow) {
+  Team team(4);
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<std::atomic<int>> done(8);
+    team.run(8, 1, [&](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t at = first; at < last; ++at) ++done[static_cast<std::size_t>(at)];
+    });
+    for (const auto& times : done) ASSERT_EQ(times, 1);
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/// Some hundred stacks fit. In a process of its own, which would hang.
+int ending_of_a_team_without_room(bool started_at_once) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const rlimit limit{rlim_t{1} << 30, rlim_t{1} << 30};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      Team team(2000);
+      if (started_at_once) team.start();
+      std::atomic<std::int64_t> sum{0};
+      team.run(5000, 1, [&](std::int64_t first, std::int64_t last, int) { sum += last - first; });
+      std::_Exit(sum == 5000 && team.size() < 2000 ? 1 : 2);
+    } catch (const std::system_error&) {
+      std::_Exit(3);
+    }
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Team, ThreadsThatCannotBeStartedEndThoseThatWere) { EXPECT_EQ(ending_of_a_team_without_room(true), 3); }
+
+TEST(Team, WorksWithTheThreadsThatCouldBeStarted) { EXPECT_EQ(ending_of_a_team_without_room(false), 1); }
+#endif
 
 TEST(Team, TakesTurnsInTheOrderOfTheIndices) {
   Team team(4);
@@ -38,7 +85,7 @@ TEST(Team, TakesTurnsInTheOrderOfTheIndices) {
   for (std::size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], static_cast<std::int64_t>(i));
 }
 
-TEST(Team, NobodyWaitsForATurnThatFailed) {
+TEST(Team, NoThreadWaitsForATurnThatFailed) {
   Team team(4);
   InOrder turns;
   std::atomic<int> taken{0};

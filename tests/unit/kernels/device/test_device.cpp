@@ -135,6 +135,18 @@ class Mxcsr {
   unsigned saved_;
 };
 
+TEST(Device, EveryThreadKeepsSubnormals) {
+  constexpr std::int64_t kRows = 4096;
+  constexpr std::int64_t kColumns = 256;
+  std::vector<float> tiny(kRows * kColumns, 1e-40F);
+  std::vector<float> sums(tiny.size());
+  const auto device = make_device("cpu", 4);
+  ASSERT_TRUE(device);
+  const ResidualAddArgs args{view(tiny, kRows, kColumns), view(tiny, kRows, kColumns), view(sums, kRows, kColumns)};
+  ASSERT_TRUE((*device)->launch(args));
+  EXPECT_EQ(std::count(sums.begin(), sums.end(), 2 * 1e-40F), kRows * kColumns);
+}
+
 TEST(Device, ChangedFloatEnvironmentIsRefused) {
   const auto device = make_device("cpu", 1);
   ASSERT_TRUE(device);
