@@ -192,6 +192,12 @@ std::vector<Health> RecordingView::rows_by_elements(const Tensor& tensor) {
   return rows;
 }
 
+bool RecordingView::fits(const TensorData& data, const Tensor& tensor, std::int64_t rows) const {
+  const auto reread = recorded_formats_.find(tensor.id);
+  const Format recorded = reread == recorded_formats_.end() ? tensor.format : reread->second;
+  return data.tokens == rows && data.channels == tensor.channels && data.format == recorded;
+}
+
 std::optional<ElementBytes> RecordingView::stored(const Tensor& tensor) {
   if (!tensor.known || tensor.stated || !held(tensor)) return std::nullopt;
   const auto all = tensors_.fetch(tensor.id);
@@ -199,11 +205,7 @@ std::optional<ElementBytes> RecordingView::stored(const Tensor& tensor) {
     note(tensor, all.error());
     return std::nullopt;
   }
-  const auto reread = recorded_formats_.find(tensor.id);
-  const Format recorded = reread == recorded_formats_.end() ? tensor.format : reread->second;
-  const bool fits =
-      (*all)->tokens == tensor.tokens && (*all)->channels == tensor.channels && (*all)->format == recorded;
-  if (!fits) return std::nullopt;
+  if (!fits(**all, tensor, tensor.tokens)) return std::nullopt;
   return ElementBytes{(*all)->bytes, *all};
 }
 
@@ -215,21 +217,16 @@ void RecordingView::check_stored(const std::stop_token& stop) {
 }
 
 Fact<TensorData> RecordingView::read_elements(const Tensor& tensor, std::int64_t first, std::int64_t count) {
-  const auto reread = recorded_formats_.find(tensor.id);
-  const Format recorded = reread == recorded_formats_.end() ? tensor.format : reread->second;
-  const auto fits = [&](const TensorData& data, std::int64_t rows) {
-    return data.tokens == rows && data.channels == tensor.channels && data.format == recorded;
-  };
   TensorData out;
   if (held(tensor)) {
     const auto all = tensors_.fetch(tensor.id);
     if (!all) return tl::unexpected(all.error());
-    if (!fits(**all, tensor.tokens)) return unreadable("the elements are not those of the row");
+    if (!fits(**all, tensor, tensor.tokens)) return unreadable("the elements are not those of the row");
     out = (*all)->rows(first, count);
   } else {
     Fact<TensorData> some = source_.fetch_rows(tensor.id, first, count);
     if (!some) return some;
-    if (!fits(*some, count)) return unreadable("the elements are not those of the row");
+    if (!fits(*some, tensor, count)) return unreadable("the elements are not those of the row");
     out = std::move(*some);
   }
   out.format = tensor.format;

@@ -49,6 +49,8 @@ class RecordingView final : public RunView {
  private:
   /// Health of rows by their elements, as change_format() has them read.
   std::vector<Health> rows_by_elements(const Tensor& tensor);
+  /// Whether elements have the shape and the format that `rows` rows of the tensor were recorded with.
+  bool fits(const TensorData& data, const Tensor& tensor, std::int64_t rows) const;
 
   RunData& rows_;
   TensorSource& source_;

@@ -29,6 +29,21 @@ TEST(TensorData, CodesAreLittleEndian) {
   EXPECT_EQ(half.value(0, 1), 65504.0F);
 }
 
+TEST(RecordingView, GivesBytesOnlyOfTheFormatThatWasRecorded) {
+  for (const bool changed : {false, true}) {
+    testing::RunBuilder builder;
+    builder.step(builder.request(1, {1, 2}), 0, 0, 2);
+    builder.op(0, "norm", "rms_norm", {});
+    const std::int64_t id = builder.output("out", {2, 4}, testing::constant(1));
+    if (changed) builder.tensors.data.at(id).format = Format::i32;
+    RecordingView view(builder.run, builder.tensors);
+    const Tensor* tensor = view.tensor(id);
+    ASSERT_NE(tensor, nullptr);
+    EXPECT_EQ(view.stored(*tensor).has_value(), !changed);
+    EXPECT_EQ(view.read(*tensor, 0, 2).has_value(), !changed);
+  }
+}
+
 TEST(CachedTensors, AsksOnceAndRemembersFailures) {
   MemoryTensors source;
   source.data[1] = {Format::e4m3, 1, 2, {std::byte{1}, std::byte{2}}};
