@@ -10,8 +10,9 @@
 /// Numerical Algorithms, 2nd ed., theorem 2.2). A sum of n products in f32 is off by at most gamma_n = n u / (1 - n u)
 /// times the sum of magnitudes (ibid., 3.5), and with high probability by lambda sqrt(n) u times it (Higham and Mary, A
 /// New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4); the sum of
-/// magnitudes is at most the product of the two vectors' norms. The second is used: it is what real kernels keep to,
-/// whatever their order of sums.
+/// magnitudes is at most the product of the two vectors' norms. Real kernels keep to the second, whatever the order of
+/// their sums. It is used where the output's own rounding is wider. Where the output is f32, the variance of the
+/// roundings is used (sum_deviation), which needs the squares of the products.
 namespace nanscope {
 
 inline constexpr double kF32 = 0x1p-24;

@@ -187,6 +187,20 @@ void dots(const float* x, std::int64_t count, const TurnedKeys& keys, double* su
 constexpr std::int64_t kTile = 16;
 constexpr std::int64_t kTileVectors = kTile / kWidth;
 
+/// A key without weight and slack adds nothing, whatever its row holds.
+NANSCOPE_LOOP bool adds(const WeightedRows& rows, std::int64_t key) {
+  return rows.weights[key] != 0 || rows.slacks[key] != 0;
+}
+
+/// Calls visit(key, channel, number) for the channels from `first` on, which fill no tile.
+template <class Visit>
+NANSCOPE_LOOP void each_of_the_rest(const WeightedRows& rows, std::int64_t first, const Visit& visit) {
+  for (std::int64_t key = 0; first < rows.width && key < rows.keys; ++key) {
+    for (std::int64_t c = first; adds(rows, key) && c < rows.width; ++c)
+      visit(key, c, static_cast<double>(rows.rows[key * rows.stride + c]));
+  }
+}
+
 NANSCOPE_LOOP void mix_tile(const WeightedRows& rows, const MixedRow& into, std::int64_t first) {
   D value[kTileVectors];
   D size[kTileVectors];
@@ -197,8 +211,8 @@ NANSCOPE_LOOP void mix_tile(const WeightedRows& rows, const MixedRow& into, std:
     error[v] = load(into.error + first + v * kWidth);
   }
   for (std::int64_t key = 0; key < rows.keys; ++key) {
+    if (!adds(rows, key)) continue;
     const double weight = rows.weights[key];
-    if (weight == 0 && rows.slacks[key] == 0) continue;
     const std::int64_t at = key * rows.stride + first;
     for (int v = 0; v < kTileVectors; ++v) {
       const D product = weight * wide(rows.rows + at + v * kWidth);
@@ -218,17 +232,14 @@ NANSCOPE_LOOP void mix_tile(const WeightedRows& rows, const MixedRow& into, std:
 void mix(const WeightedRows& rows, const MixedRow& into) {
   std::int64_t first = 0;
   for (; first + kTile <= rows.width; first += kTile) mix_tile(rows, into, first);
-  for (std::int64_t key = 0; first < rows.width && key < rows.keys; ++key) {
-    const double weight = rows.weights[key];
-    if (weight == 0 && rows.slacks[key] == 0) continue;
-    for (std::int64_t c = first; c < rows.width; ++c) {
-      const double product = weight * static_cast<double>(rows.rows[key * rows.stride + c]);
-      into.value[c] += product;
-      into.squares[c] += product * product;
-      if (rows.errors != nullptr)
-        into.error[c] += __builtin_fabs(weight) * static_cast<double>(rows.errors[key * rows.stride + c]);
-    }
-  }
+  each_of_the_rest(
+      rows, first, [&](std::int64_t key, std::int64_t c, double number) __attribute__((always_inline)) {
+        const double product = rows.weights[key] * number;
+        into.value[c] += product;
+        into.squares[c] += product * product;
+        if (rows.errors != nullptr)
+          into.error[c] += __builtin_fabs(rows.weights[key]) * static_cast<double>(rows.errors[key * rows.stride + c]);
+      });
 }
 
 NANSCOPE_LOOP void spread_tile(const WeightedRows& rows, const MixedRow& into, std::int64_t first) {
@@ -241,8 +252,8 @@ NANSCOPE_LOOP void spread_tile(const WeightedRows& rows, const MixedRow& into, s
     error[v] = load(into.error + first + v * kWidth);
   }
   for (std::int64_t key = 0; key < rows.keys; ++key) {
+    if (!adds(rows, key)) continue;
     const double slack = rows.slacks[key];
-    if (rows.weights[key] == 0 && slack == 0) continue;
     const double deviation = rows.deviations[key];
     const float* row = rows.rows + key * rows.stride + first;
     for (int v = 0; v < kTileVectors; ++v) {
@@ -261,17 +272,13 @@ NANSCOPE_LOOP void spread_tile(const WeightedRows& rows, const MixedRow& into, s
 void spread(const WeightedRows& rows, const MixedRow& into) {
   std::int64_t first = 0;
   for (; first + kTile <= rows.width; first += kTile) spread_tile(rows, into, first);
-  for (std::int64_t key = 0; first < rows.width && key < rows.keys; ++key) {
-    const double slack = rows.slacks[key];
-    if (rows.weights[key] == 0 && slack == 0) continue;
-    for (std::int64_t c = first; c < rows.width; ++c) {
-      const double term = static_cast<double>(rows.rows[key * rows.stride + c]);
-      const double apart = term - (into.value != nullptr ? into.value[c] : 0.0);
-      into.error[c] += slack * __builtin_fabs(apart);
-      const double off = rows.deviations[key] * apart;
-      into.variance[c] += off * off;
-    }
-  }
+  each_of_the_rest(
+      rows, first, [&](std::int64_t key, std::int64_t c, double number) __attribute__((always_inline)) {
+        const double apart = number - (into.value != nullptr ? into.value[c] : 0.0);
+        into.error[c] += rows.slacks[key] * __builtin_fabs(apart);
+        const double off = rows.deviations[key] * apart;
+        into.variance[c] += off * off;
+      });
 }
 
 }  // namespace

@@ -199,6 +199,7 @@ bool scaled_rows(Values& values, const Linear& linear, const OpForm& form, std::
 
 /// Squares of x, each row divided by its largest magnitude first, so that they stay in f32.
 struct Squares {
+  Squares() = default;
   explicit Squares(const Block& x) : values(x.value.size()), largest(static_cast<std::size_t>(x.rows)) {
     for (std::int64_t t = 0; t < x.rows; ++t) {
       float& most = largest[static_cast<std::size_t>(t)];
@@ -216,9 +217,12 @@ struct Squares {
 class ProductsOfRows {
  public:
   ProductsOfRows(Values& values, const Linear& linear, const Block& x, bool squared, Products& into)
-      : values_(values), linear_(linear), x_(x), into_(into) {
-    if (squared) squares_.emplace(x);
-  }
+      : values_(values),
+        linear_(linear),
+        x_(x),
+        into_(into),
+        squared_(squared),
+        squares_(squared ? Squares(x) : Squares()) {}
 
   bool sums(std::int64_t first, std::int64_t count, std::span<const float> rows) {
     const auto from = linear_.transposed ? 0 : static_cast<std::size_t>(first);
@@ -232,12 +236,12 @@ class ProductsOfRows {
 
   /// Of the squares: rows of the weight are replaced by them.
   bool squared(std::int64_t first, std::int64_t count, std::span<float> rows) {
-    if (!squares_) return true;
+    if (!squared_) return true;
     for (float& one : rows) one *= one;
     std::vector<float> unused(static_cast<std::size_t>(outputs(count)));
-    if (!multiply(squares_->values, count, rows, unused)) return false;
+    if (!multiply(squares_.values, count, rows, unused)) return false;
     for (std::int64_t t = 0; t < x_.rows; ++t) {
-      const double most = double{squares_->largest[static_cast<std::size_t>(t)]};
+      const double most = double{squares_.largest[static_cast<std::size_t>(t)]};
       for (std::int64_t n = 0; n < outputs(count); ++n)
         into_.squared[static_cast<std::size_t>(at(t, first) + n)] =
             double{part_[static_cast<std::size_t>(t * outputs(count) + n)]} * most * most;
@@ -261,7 +265,8 @@ class ProductsOfRows {
   const Linear& linear_;
   const Block& x_;
   Products& into_;
-  std::optional<Squares> squares_;
+  bool squared_;
+  Squares squares_;
   std::vector<float> part_;
 };
 

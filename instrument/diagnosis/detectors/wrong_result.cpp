@@ -14,6 +14,11 @@ bool told_by_birth(const Survey& survey, const Deviation& deviation) {
                      [&](const Birth& birth) { return birth.tensor == deviation.tensor; });
 }
 
+/// Whether each row that is off is so as a whole, and not by its single elements.
+bool rows_as_a_whole(const Recomputed& result) {
+  return !result.scattered.empty() && result.scattered.size() == result.bad_rows.size();
+}
+
 }  // namespace
 
 /// A finite output that is not what its inputs and weights give, with the region, and what explains it if anything
@@ -35,9 +40,7 @@ Findings detect_wrong_result(Survey& survey) {
         finding.fault.tensor, table ? "the model's config.json gives" : "its inputs give",
         deviation.result.elements - deviation.result.explained, deviation.result.elements,
         region.shape.empty() ? std::string("here and there") : region.shape,
-        deviation.result.scattered.size() == deviation.result.bad_rows.size() ? "each row as a whole by up to"
-                                                                              : "by up to",
-        deviation.result.worst.ratio,
+        rows_as_a_whole(deviation.result) ? "each row as a whole by up to" : "by up to", deviation.result.worst.ratio,
         best != nullptr ? fmt::format("; {} explains {:.3g} % of them", best->form.text, 100 * best->share()) : "",
         rival != nullptr ? fmt::format(", {} as many", rival->form.text) : "",
         region.content.empty() ? "" : fmt::format("; it holds {}", region.content));
