@@ -33,7 +33,8 @@
 
 namespace nanscope {
 
-/// Nobody calls these two: the templates that they use are instantiated with this header, once for all sources.
+/// No code calls these two functions. The templates that they use are instantiated with this header, once for all
+/// sources.
 template <class Json>
 std::string instantiated(Json json, const std::string& text, std::int64_t number, std::size_t size,
                          const std::vector<std::string>& words) {

@@ -98,8 +98,10 @@ def capture(model, folder):
         modeling_llama.eager_attention_forward = plain
 
 
-def verify(command, dump, model):
-    done = subprocess.run([command, "verify", str(dump), "--model", str(model), "--json", "--no-free-run"],
+def verify(command, dump, model, ops=()):
+    """`ops`: check these alone; all by default."""
+    only = ["--ops", ",".join(sorted(ops))] if ops else []
+    done = subprocess.run([command, "verify", str(dump), "--model", str(model), "--json", "--no-free-run", *only],
                           capture_output=True, text=True, check=False)
     if not done.stdout:
         sys.exit(f"verify of {dump}: {done.stderr}")
@@ -128,11 +130,13 @@ def planted(command, place, report, dtype, places):
     Returns how many were named, of how many."""
     tensors = load_file(place / "dump" / "step_00000" / "tensors.safetensors")
     of_kind = collections.defaultdict(list)
+    op_of = {}
     for output in report["outputs"]:
         key = output["tensor"].removeprefix("step_00000/")
         kind = kind_of(key)
         if kind in PLANTED and key in tensors and output.get("distance"):
             of_kind[kind].append(output["tensor"])
+            op_of[output["tensor"]] = output["op"]
     changed = place / "changed"
     shutil.copytree(place / "dump", changed)
     rng = random.Random(1)
@@ -145,7 +149,7 @@ def planted(command, place, report, dtype, places):
                 key = name.removeprefix("step_00000/")
                 copies[key] = shifted(tensors[key], row, dtype, rng.choice((-1, 1)))
             save_file(copies, changed / "step_00000" / "tensors.safetensors")
-            _, found = verify(command, changed, place / "model")
+            _, found = verify(command, changed, place / "model", {op_of[name] for name in names})
             by_name = {output["tensor"]: output for output in found["outputs"]}
             for name, row in rows.items():
                 tried[kind] += 1

@@ -9,15 +9,12 @@ as thresholds.py says. Prints a row for each constant: name, file, value, compar
 threshold and the smallest above it. Between the two the value may be moved, and no comparison on these targets changes.
 """
 
-import argparse
 import collections
 import concurrent.futures
 import json
 import os
 import pathlib
 import re
-import shutil
-import subprocess
 import tempfile
 
 import thresholds
@@ -163,37 +160,21 @@ def rewrite(folder, constants):
     return made
 
 
-def ask(binary, target, log):
-    dump = target / "dump" if (target / "dump").exists() else target
-    calls = [["diagnose", dump, "--format", "json"]]
-    if (target / "model").is_dir():
-        calls.append(["verify", dump, "--model", target / "model", "--json"])
-    for words in calls:
-        subprocess.run([binary, *words], capture_output=True, check=False, env={**os.environ, "NANSCOPE_MARGINS": log})
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("targets", nargs="+")
-    parser.add_argument("--depth", type=int, default=1, help="folders between a TARGET and its dumps")
-    parser.add_argument("--every", action="store_true", help="also those that have a source")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    options = parser.parse_args()
+    options = thresholds.parser_of(__doc__).parse_args()
     constants = thresholds.decisive(options.every)
-    sources = options.folder / "sources"
-    if not sources.exists():
-        files = subprocess.run(["git", "ls-files", "-z"], cwd=thresholds.ROOT, capture_output=True, check=True).stdout.split(b"\0")
-        for name in filter(None, map(os.fsdecode, files)):
-            (sources / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(thresholds.ROOT / name, sources / name)
-        watched = rewrite(sources, constants)
-        (options.folder / "watched.json").write_text(json.dumps(watched))
-    binary = thresholds.build(sources)
+
+    def watch(sources):
+        (options.folder / "watched.json").write_text(json.dumps(rewrite(sources, constants)))
+
+    binary = thresholds.build(thresholds.copy_sources(options.folder, watch))
     targets = thresholds.targets_of(options.targets, options.depth)
     found = collections.defaultdict(lambda: [0, float("-inf"), float("inf")])
     with tempfile.TemporaryDirectory() as logs, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(lambda one: ask(binary, one[1], f"{logs}/{one[0]}"), enumerate(targets)))
+        def ask(number, target):
+            return list(thresholds.each_answer(binary, target, {**os.environ, "NANSCOPE_MARGINS": f"{logs}/{number}"}))
+
+        list(pool.map(ask, range(len(targets)), targets))
         for log in pathlib.Path(logs).iterdir():
             for line in log.read_text().splitlines():
                 name, count, below, above = line.split("\t")
@@ -203,7 +184,7 @@ def main():
     print(f"{len(targets)} targets, {len(constants)} constants, {len(watched)} watched", flush=True)
     for file, name, value in constants:
         key = f"{file}:{name}"
-        count, below, above = found[key] if key in found else (0, float("-inf"), float("inf"))
+        count, below, above = found[key]
         note = "" if key in watched else "not watched"
         print(f"{name}\t{file}\t{value}\t{count}\t{below:.6g}\t{above:.6g}\t{note}", flush=True)
 

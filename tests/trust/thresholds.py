@@ -72,6 +72,18 @@ def rewrite(folder, constants):
         path.write_text(code)
 
 
+def copy_sources(folder, change):
+    """Copies the sources to FOLDER/sources, unless they are there, and changes them. Returns where they are."""
+    sources = folder / "sources"
+    if not sources.exists():
+        files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
+        for name in filter(None, map(os.fsdecode, files)):
+            (sources / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, sources / name)
+        change(sources)
+    return sources
+
+
 def build(folder):
     subprocess.run(["cmake", "--preset", "default", "-B", "build", "-DNANSCOPE_LANES=native", "-DNANSCOPE_TESTS=OFF", "-DNANSCOPE_HEADLESS=ON"], cwd=folder,
                    check=True, stdout=subprocess.DEVNULL)
@@ -94,15 +106,20 @@ def targets_of(folders, depth):
     return found
 
 
-def answer(binary, target, environment):
-    """What a user would learn, without figures."""
+def each_answer(binary, target, environment):
+    """Runs the commands that judge a target."""
     dump = target / "dump" if (target / "dump").exists() else target
     calls = [["diagnose", dump, "--format", "json"]]
     if (target / "model").is_dir():
         calls.append(["verify", dump, "--model", target / "model", "--json"])
-    said = []
     for words in calls:
-        done = subprocess.run([binary, *words], capture_output=True, text=True, check=False, env=environment)
+        yield subprocess.run([binary, *words], capture_output=True, text=True, check=False, env=environment)
+
+
+def answer(binary, target, environment):
+    """What a user would learn, without figures."""
+    said = []
+    for done in each_answer(binary, target, environment):
         said.append(done.returncode)
         if not done.stdout.startswith("{"):
             continue
@@ -119,27 +136,26 @@ def run(binary, targets, name, factor, jobs):
         return list(pool.map(lambda target: answer(binary, target, environment), targets))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(text):
+    """The options of every script that runs a changed copy of the sources on targets."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("targets", nargs="+")
     parser.add_argument("--depth", type=int, default=1, help="folders between a TARGET and its dumps")
     parser.add_argument("--every", action="store_true", help="also those that have a source")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    return parser
+
+
+def main():
+    parser = parser_of(__doc__)
     parser.add_argument("--only", help="this constant alone")
     parser.add_argument("--first", help="begin with this constant, to go on after a stop")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     constants = [one for one in decisive(options.every) if options.only in (None, one[1])]
     if options.first:
         constants = constants[[name for _, name, _ in constants].index(options.first):]
-    sources = options.folder / "sources"
-    if not sources.exists():
-        files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
-        for name in filter(None, map(os.fsdecode, files)):
-            (sources / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, sources / name)
-        rewrite(sources, constants)
-    binary = build(sources)
+    binary = build(copy_sources(options.folder, lambda sources: rewrite(sources, constants)))
     targets = targets_of(options.targets, options.depth)
     plain = run(binary, targets, "", 1, options.jobs)
     print(f"{len(targets)} targets, {len(constants)} constants", flush=True)
