@@ -342,6 +342,7 @@ struct ActivationRows {
   double u = 0;
   double inner = 0;  ///< roundoff of what is between
   double least = 0;
+  double inner_least = 0;  ///< of what is between, where it is subnormal
 };
 
 void put_activation(const ActivationRows& rows, std::size_t begin, std::size_t end, Prediction& into) {
@@ -359,8 +360,8 @@ void put_activation(const ActivationRows& rows, std::size_t begin, std::size_t e
     const double steps = rows.form.rounded == 1 ? 1.01 * gelu_tanh_error(x, rows.inner) * std::abs(other) : 0.0;
     const double roundings = 1.01 * (rows.u + (2 + made.roundings) * rows.inner) * std::abs(value) +
                              4 * kF32 * std::abs(made.gate * other) + steps;
-    into.bound[i] =
-        static_cast<float>(roundings + std::abs(other) * x_off + std::abs(made.active) * up_off + rows.least);
+    into.bound[i] = static_cast<float>(roundings + std::abs(other) * (x_off + rows.inner_least) +
+                                       std::abs(made.active) * up_off + rows.least);
   }
 }
 
@@ -414,7 +415,8 @@ bool predict_activation(Values& values, const Op& op, const Tensor& out, const O
   const double u = stored_roundoff(values, out);
   const double inner = std::max(u, roundoff(values.activation_format(out.step)));
   const double least = least_error(stored_format(values, out));
-  const ActivationRows rows{form, gate, times_up ? &up : nullptr, u, inner, least};
+  const double inner_least = std::max(least, least_error(values.activation_format(out.step)));
+  const ActivationRows rows{form, gate, times_up ? &up : nullptr, u, inner, least, inner_least};
   in_elements(values, into, [&](std::size_t begin, std::size_t end) { put_activation(rows, begin, end, into); });
   return true;
 }

@@ -10,6 +10,7 @@
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
+#include "instrument/recompute/variants.h"
 
 namespace nanscope {
 namespace {
@@ -74,7 +75,45 @@ std::vector<double> usual_eps(Values& values) {
   return all;
 }
 
+/// The residual sum that a norm reads, if both terms of it are known and it is stored narrower than f32.
+const Op* rounded_sum(Values& values, const Op& op) {
+  RunView& run = values.run();
+  const Tensor* x = run.input(op, "x");
+  const Op* maker = x != nullptr && x->known ? run.maker(*x) : nullptr;
+  if (maker == nullptr || maker->kind != OpKind::residual_add || roundoff(values.precision(*x)) <= kF32) return nullptr;
+  const Tensor* a = run.input(*maker, "a");
+  const Tensor* b = run.input(*maker, "b");
+  return a != nullptr && a->known && b != nullptr && b->known ? maker : nullptr;
+}
+
+/// What a norm goes over by a form of it.
+bool normed_rows(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                 std::int64_t count, Block& x, std::string& why) {
+  if (form.rounded != kOfUnroundedSum) return input_rows(values, op, "x", out, first, count, x, why);
+  const Op* sum = rounded_sum(values, op);
+  Block b;
+  if (sum == nullptr || !input_rows(values, *sum, "a", out, first, count, x, why) ||
+      !input_rows(values, *sum, "b", out, first, count, b, why) || b.value.size() != x.value.size()) {
+    why = "the terms of the sum before it were not dumped";
+    return false;
+  }
+  for (std::size_t i = 0; i < x.value.size(); ++i) x.value[i] += b.value[i];
+  return true;
+}
+
 }  // namespace
+
+void add_unrounded_sums(Values& values, const Op& op, std::vector<OpForm>& forms) {
+  if (rounded_sum(values, op) == nullptr) return;
+  const std::size_t of_rounded = forms.size();
+  for (std::size_t i = 0; i < of_rounded; ++i) {
+    if (forms[i].rounded != 0 || forms[i].variant == kNotNormed) continue;
+    OpForm form = forms[i];
+    form.rounded = kOfUnroundedSum;
+    form.text += " of the sum before it was rounded";
+    forms.push_back(std::move(form));
+  }
+}
 
 std::vector<OpForm> forms_layer_norm(Values& values, const Op& op, const Tensor& out) {
   std::vector<OpForm> forms;
@@ -114,6 +153,7 @@ std::vector<OpForm> forms_layer_norm(Values& values, const Op& op, const Tensor&
       forms.push_back(std::move(form));
     }
   }
+  add_unrounded_sums(values, op, forms);
   return forms;
 }
 
@@ -163,7 +203,7 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
     return false;
   }
   Block x;
-  if (!input_rows(values, op, "x", out, first, count, x, why)) return false;
+  if (!normed_rows(values, op, out, form, first, count, x, why)) return false;
   const auto scale = weight != nullptr ? run.values(*weight) : nullptr;
   const Tensor* bias = form.rounded == kNormWithoutBias ? nullptr : run.input(op, "bias");
   const auto offset = bias != nullptr ? run.values(*bias) : nullptr;
@@ -201,7 +241,8 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
                                   8 * kF32 * std::abs(w) * (std::abs(normed) + 1 + std::abs(s.mean * s.root));
           const double inherited =
               std::abs(w) * ((double{x.off(t, c)} + s.mean_off) * s.root + std::abs(normed) * s.off);
-          into.bound[at] = static_cast<float>(rounding + inherited + least);
+          // What is multiplied by the weight may be subnormal.
+          into.bound[at] = static_cast<float>(rounding + inherited + least * (1 + std::abs(w)));
         }
       }
     }

@@ -40,6 +40,11 @@ bool rows_like(Values& values, const Tensor& in, const Tensor& out, std::int64_t
 bool input_rows(Values& values, const Op& op, std::string_view role, const Tensor& out, std::int64_t first,
                 std::int64_t count, Block& into, std::string& why);
 /// The narrowest format that an output went through: numbers of f16 in a container of f32 are off by the least of f16.
+/// Adds the same norms over the residual sum before them, where that was stored in a narrower format than it was
+/// computed in: vLLM's native RMSNorm adds, squares and scales in f32 and rounds what it hands on (layernorm.py of
+/// 0.33).
+void add_unrounded_sums(Values& values, const Op& op, std::vector<OpForm>& forms);
+
 Format stored_format(Values& values, const Tensor& out);
 /// Half a unit in the last place of what is stored, and of what it is computed in, for `roundings` roundings.
 double stored_roundoff(Values& values, const Tensor& out);

@@ -11,8 +11,8 @@ enum Statistic : int { kRms = 0, kLayer = 1, kL2 = 2, kNotNormed = 3 };
 /// OpForm::scale_power of a norm: the weight as it is stored, or 1 + it.
 enum Gain : int { kAsStored = 1, kOnePlus = 2 };
 
-/// OpForm::rounded of a norm: its bias is not added.
-inline constexpr int kNormWithoutBias = 1;
+/// OpForm::rounded of a norm: its bias is not added; or it goes over the sum before it, not as that was rounded.
+enum NormForm : int { kNormWithoutBias = 1, kOfUnroundedSum = 2 };
 
 /// OpForm::variant of a rotation.
 enum Pairing : int { kHalves = 0, kNeighbours = 1, kNone = 2, kBackwards = 3 };
@@ -31,7 +31,7 @@ enum ProductForm : int {
   kRangeOfK = 9,         ///< the k from `shift` on, `heads` of them, are left out of the sums
   kOverRanks = 10,       ///< each rank has a part of k, and the sum of all
   kNoZeroPoint = 12,     ///< codes are read without their zero point
-  kCastInput = 11,       ///< x goes through the cast `x_as` under its dumped scale; its codes were not dumped
+  kCastInput = 11,       ///< x goes through the cast `x_as`, as input_cast.h has it; its codes were not dumped
 };
 
 /// OpForm::variant of a sum: which of its terms count how often.

@@ -78,6 +78,7 @@ std::vector<OpForm> ModelForms::norm(Values& values, const Op& op) const {
     form.text += fmt::format(", its weight rounded to {} when it was loaded", name(*served));
     forms.push_back(std::move(form));
   }
+  add_unrounded_sums(values, op, forms);
   return forms;
 }
 
