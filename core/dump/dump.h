@@ -10,6 +10,7 @@
 #include "core/dump/dtype.h"
 #include "core/dump/tensor_name.h"
 #include "core/result.h"
+#include "core/run/op_attributes.h"
 #include "core/run/run_view.h"
 #include "core/run/tensor_source.h"
 #include "core/tensor/health.h"
@@ -32,6 +33,8 @@ struct DumpTensor {
   /// Its health is what was measured when it was dumped, and its elements were not. Counts of NaN and Inf say then that
   /// there is one, not how many, and rows say nothing.
   bool stated = false;
+  bool decoded = false;         ///< it is codes times scales already, whatever scales the dump has
+  GemmAttributes product = {};  ///< of a weight: what its checkpoint says of the product
 
   std::int64_t rows() const;
   std::int64_t channels() const;

@@ -448,10 +448,13 @@ void PassBuilder::add_parameters(const std::vector<std::size_t>& tensors) {
     const TensorName& at = tensor(index).at;
     emit_parameter(index);
     TensorName key = at;
-    shared_.emplace(parameter_key(key, at.known ? at.op : at.module, at.role, at.form), index);
+    // Of an input, one role for all ops, whatever is known of the input by.
+    const bool of_input = at.port == Port::input && (at.form == Form::scale || at.form == Form::zero_point);
+    const std::string_view role = of_input ? std::string_view("x") : at.role;
+    shared_.emplace(parameter_key(key, at.known ? at.op : at.module, role, at.form), index);
     // A checkpoint in a folder of its own is no run's.
     key.run.clear();
-    shared_.emplace(parameter_key(key, at.known ? at.op : at.module, at.role, at.form), index);
+    shared_.emplace(parameter_key(key, at.known ? at.op : at.module, role, at.form), index);
   }
 }
 

@@ -71,6 +71,8 @@ class PassBuilder {
   std::optional<Index> parameter(std::string_view op, std::string_view role, Form form = Form::value);
   std::vector<Index> outputs_of(std::string_view op, std::string_view role) const;
 
+  std::optional<Index> of_input(std::string_view op, Form form);
+
   // Emission.
   TensorId emit_parameter(Index index);
   void give_parameter(Inputs& inputs, std::string_view role, std::optional<Index> index);

@@ -195,6 +195,12 @@ TensorId PassBuilder::norm_of(std::string_view op, TensorId x) {
   return emit(std::string(op), OpKind::layer_norm, std::move(inputs), {"out", outs});
 }
 
+/// A scale or a zero point of what an op reads: of the pass, or a checkpoint's for all passes.
+std::optional<PassBuilder::Index> PassBuilder::of_input(std::string_view op, Form form) {
+  if (const std::vector<Index> own = find(op, Port::input, form); !own.empty()) return own.front();
+  return parameter(op, "x", form);
+}
+
 TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view role, const std::vector<Index>& more,
                              bool own_output) {
   const Operand in = with_forms(op, Port::input, input_of(op, x));
@@ -202,13 +208,17 @@ TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view r
       {"x", in.x, {}}, {"codes", in.codes, {}}, {"x_scale", in.scale, {}}, {"x_zero_point", in.zero_point, {}}};
   // Scales of a cast whose codes were not dumped; a module of another kind of scale has that one beside its output.
   if (in.scale == 0 && find(op, Port::input, Form::dequantised).empty()) {
-    const std::vector<Index> scales = find(op, Port::input, Form::scale);
-    if (!scales.empty()) give_parameter(inputs, "x_scale", scales.front());
+    give_parameter(inputs, "x_scale", of_input(op, Form::scale));
+    give_parameter(inputs, "x_zero_point", of_input(op, Form::zero_point));
   }
-  give_parameter(inputs, "weight", parameter(op, "weight"));
+  const std::optional<Index> weight = parameter(op, "weight");
+  const OpAttributes product = weight ? OpAttributes(tensor(*weight).product) : OpAttributes(GemmAttributes{});
+  give_parameter(inputs, "weight", weight);
   give_parameter(inputs, "bias", parameter(op, "bias"));
-  give_parameter(inputs, "weight_scale", parameter(op, "weight", Form::scale));
-  give_parameter(inputs, "weight_scale_2", parameter(op, "weight", Form::second_scale));
+  if (!weight || !tensor(*weight).decoded) {
+    give_parameter(inputs, "weight_scale", parameter(op, "weight", Form::scale));
+    give_parameter(inputs, "weight_scale_2", parameter(op, "weight", Form::second_scale));
+  }
   std::vector<Index> outs = own_output ? find(op, Port::output) : std::vector<Index>{};
   for (const Index index : more) {
     if (std::find(outs.begin(), outs.end(), index) == outs.end()) outs.push_back(index);
@@ -216,10 +226,10 @@ TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view r
   // A rank's part of a sum, and the sum.
   const std::vector<Index> partial = find(op, Port::output, Form::partial);
   if (!partial.empty()) {
-    const TensorId part = emit(std::string(op), OpKind::gemm, std::move(inputs), {"partial", partial});
+    const TensorId part = emit(std::string(op), OpKind::gemm, std::move(inputs), {"partial", partial}, product);
     return emit(std::string(op) + "_all_reduce", OpKind::all_reduce, {{"x", part, {}}}, {std::string(role), outs});
   }
-  const TensorId out = emit(std::string(op), OpKind::gemm, std::move(inputs), {std::string(role), outs});
+  const TensorId out = emit(std::string(op), OpKind::gemm, std::move(inputs), {std::string(role), outs}, product);
   return with_forms(op, Port::output, out).x;
 }
 
@@ -513,6 +523,7 @@ void PassBuilder::place_leftover(Index index) {
     return;
   }
   Inputs inputs;
+  GemmAttributes product;
   const bool module = at.kind == OpKind::block;
   if (at.port == Port::input || !at.known || module) {
     if (const auto same = same_bytes_before(index, 0)) {
@@ -528,10 +539,16 @@ void PassBuilder::place_leftover(Index index) {
     for (auto one = begin; one != end; ++one) {
       const auto& [number, other] = one->second;
       place_leftover(other);
-      if (emitted_.contains(other))
-        inputs.push_back({number == 0 ? "x" : fmt::format("x{}", number), emitted_[other], {}});
+      if (!emitted_.contains(other)) continue;
+      const Form form = tensor(other).at.form;
+      std::string role = number == 0 ? "x" : fmt::format("x{}", number);
+      if (form == Form::scale) role += "_scale";
+      if (form == Form::zero_point) role += "_zero_point";
+      inputs.push_back({std::move(role), emitted_[other], {}});
     }
-    give_parameter(inputs, "weight", parameter(at.known ? at.op : at.module, "weight"));
+    const std::optional<Index> weight = parameter(at.known ? at.op : at.module, "weight");
+    if (weight) product = tensor(*weight).product;
+    give_parameter(inputs, "weight", weight);
     give_parameter(inputs, "bias", parameter(at.known ? at.op : at.module, "bias"));
   }
   const bool fed =
@@ -544,7 +561,8 @@ void PassBuilder::place_leftover(Index index) {
   const OpKind by_shape = at.known ? kind_by_name(at, inputs, out) : kind_by_shapes(inputs, out);
   const OpKind kind = fed ? by_shape : OpKind::dumped;
   const TensorId last = last_;
-  emit(at.op, kind, std::move(inputs), {at.role, {index}});
+  emit(at.op, kind, std::move(inputs), {at.role, {index}},
+       kind == OpKind::gemm ? OpAttributes(product) : OpAttributes(NoAttributes{}));
   run_.last_op().by_name = at.known;
   // What nobody knows is not what the next one is made of.
   if (!at.known) last_ = last;

@@ -32,6 +32,9 @@ inline tl::unexpected<NotKnown> absent(std::string text) {
 inline tl::unexpected<NotKnown> unreadable(std::string text) {
   return tl::unexpected(NotKnown{Unknown::unreadable, std::move(text)});
 }
+inline tl::unexpected<NotKnown> not_understood(std::string text) {
+  return tl::unexpected(NotKnown{Unknown::not_understood, std::move(text)});
+}
 
 /// The same as the error of an operation that cannot go on without it.
 inline tl::unexpected<Error> fail(NotKnown reason) { return fail(std::move(reason.text)); }

@@ -25,6 +25,17 @@ std::string key_of(const DumpTensor& tensor) {
 
 bool is_weight(const DumpTensor& tensor) { return tensor.at.role == "weight" || tensor.at.role == "bias"; }
 
+struct Fused {
+  std::string_view op;
+  std::vector<std::string_view> parts;
+};
+
+const std::array<Fused, 2>& fused_projections() {
+  static const std::array<Fused, 2> known = {Fused{"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
+                                             Fused{"gate_up_proj", {"gate_proj", "up_proj"}}};
+  return known;
+}
+
 }  // namespace
 
 bool OpenDump::of_checkpoint(const DumpTensor& tensor) const {
@@ -84,15 +95,50 @@ void OpenDump::add_tied_head() {
   dump_.tensors.push_back(std::move(head));
 }
 
+/// Scales and zero points of the inputs of projections that were joined: one for all where all have the same, else
+/// none, since servers differ in which they take.
+void OpenDump::join_input_scales(std::string_view weight, std::set<std::size_t>& gone) {
+  for (const Fused& fused : fused_projections()) {
+    const std::size_t place = weight.find(fused.op);
+    if (place == std::string_view::npos) continue;
+    const std::string before(weight.substr(0, place));
+    for (const char* what : {".input_scale", ".activation_scale", ".input_zero_point"}) {
+      std::vector<DumpTensor> parts;
+      for (const DumpTensor& tensor : dump_.tensors) {
+        const std::string_view name = std::string_view(tensor.name).substr(tensor.name.find('/') + 1);
+        const bool own = std::any_of(fused.parts.begin(), fused.parts.end(), [&](std::string_view part) {
+          return name == fmt::format("{}{}{}", before, part, what);
+        });
+        if (own && of_checkpoint(tensor)) parts.push_back(tensor);
+      }
+      for (const DumpTensor& part : parts) gone.insert(part.source);
+      if (parts.size() != fused.parts.size()) continue;
+      if (auto joined = one_of_all(parts)) {
+        joined->at = parse_tensor_name(fmt::format("checkpoint/{}{}{}", before, fused.op, what));
+        gone.erase(joined->source);
+        std::erase_if(dump_.tensors, [&](const DumpTensor& tensor) { return tensor.source == joined->source; });
+        dump_.tensors.push_back(std::move(*joined));
+      }
+    }
+  }
+}
+
+/// The first, if all have the same bytes.
+std::optional<DumpTensor> OpenDump::one_of_all(const std::vector<DumpTensor>& parts) const {
+  std::vector<std::byte> first;
+  for (const DumpTensor& part : parts) {
+    const Source& source = sources_[part.source];
+    const Result<TensorBytes> bytes = source.container->bytes(source.tensor);
+    if (!bytes) return std::nullopt;
+    if (&part == &parts.front()) first.assign(bytes->bytes.begin(), bytes->bytes.end());
+    if (!std::equal(first.begin(), first.end(), bytes->bytes.begin(), bytes->bytes.end())) return std::nullopt;
+  }
+  return parts.front();
+}
+
 /// Servers fuse projections that the files hold apart: where the dump has the fused one, its weight is made of theirs,
 /// which are then nobody's.
 void OpenDump::join_projections() {
-  struct Fused {
-    std::string_view op;
-    std::vector<std::string_view> parts;
-  };
-  const std::array<Fused, 2> known = {Fused{"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
-                                      Fused{"gate_up_proj", {"gate_proj", "up_proj"}}};
   std::map<std::string, const DumpTensor*> own;
   for (const DumpTensor& tensor : dump_.tensors) {
     if (of_checkpoint(tensor) && is_weight(tensor)) own.emplace(key_of(tensor), &tensor);
@@ -123,12 +169,13 @@ void OpenDump::join_projections() {
     gone.insert(sources.begin(), sources.end());
   };
   for (const DumpTensor& tensor : dump_.tensors) {
-    for (const Fused& fused : known) {
+    for (const Fused& fused : fused_projections()) {
       if (of_checkpoint(tensor) || tensor.at.op != fused.op || tensor.at.port != Port::output) continue;
       for (const char* role : {"weight", "bias"}) join(tensor, fused, role);
     }
   }
   if (made.empty()) return;
+  for (const std::string& name : made) join_input_scales(name, gone);
   std::erase_if(dump_.tensors, [&](const DumpTensor& tensor) { return gone.contains(tensor.source); });
   add_tensors(joined, {.path = {}, .shown = "checkpoint/joined", .state = {}}, nullptr);
 }

@@ -28,6 +28,8 @@ struct ContainedTensor {
   std::vector<std::int64_t> shape;  ///< not negative, the product fits; empty for a scalar
   std::uint64_t offset = 0;         ///< of its first byte in the file, or of the archive member that holds it
   std::string note;                 ///< what the file leaves open, in a clause: "stored as |V1, ..."; mostly empty
+  bool decoded = false;             ///< it is codes times scales already
+  GemmAttributes product = {};      ///< of a weight: what its checkpoint says of the product
 
   std::uint64_t count() const;
 };

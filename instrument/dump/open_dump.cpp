@@ -75,6 +75,8 @@ void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size
   tensor.file = file.shown;
   tensor.source = sources_.size();
   tensor.health = empty_health();
+  tensor.decoded = contained.decoded;
+  tensor.product = contained.product;
   for (const std::string& note : {contained.note, naming.note}) {
     if (!note.empty()) dump_.notes.push_back({tensor.name, note});
   }

@@ -34,7 +34,7 @@ std::vector<float> panels_of(std::span<const float> weight, std::int64_t rows, s
 /// Whether products read such codes and scales as they are.
 bool is_multiplied(const StoredWeight& stored) {
   const StoredMatrix& matrix = stored.matrix;
-  if (!matrix.quantized() || (stored.row_step != 1 && matrix.block_rows != 1)) return false;
+  if (!matrix.quantized() || matrix.layout != nullptr || (stored.row_step != 1 && matrix.block_rows != 1)) return false;
   if (matrix.element == Format::e2m1) return matrix.packed;
   return matrix.element == Format::e4m3 || matrix.element == Format::e5m2 || matrix.element == Format::int8;
 }

@@ -18,7 +18,7 @@ namespace nanscope {
 struct Inspected {
   const StoredModule* module = nullptr;
   std::optional<StoredMatrix> matrix;
-  std::string why;         ///< they make no matrix
+  NotKnown unknown;        ///< why they make no matrix
   bool candidate = false;  ///< a product's weight that a quantized model has quantized
   bool listed = false;     ///< the config's list leaves it as it is
   double rms = 0;          ///< of the rows that were looked at, as the config reads them

@@ -22,7 +22,7 @@ constexpr std::size_t kNamed = 3;
 
 /// Codes of weights, as opposed to floats that a loader converts.
 bool is_coded(const SafetensorsEntry& entry) {
-  return entry.dtype == "U8" || entry.dtype == "I8" || entry.dtype.starts_with("F8_E4") ||
+  return entry.dtype == "U8" || entry.dtype == "I8" || entry.dtype == "I32" || entry.dtype.starts_with("F8_E4") ||
          entry.dtype.starts_with("F8_E5");
 }
 
@@ -162,11 +162,11 @@ Result<Inspection> inspect_checkpoint(const std::filesystem::path& folder, const
       one.matrix = *matrix;
       measure(subject, one);
     } else {
-      one.why = matrix.error().message;
+      one.unknown = matrix.error();
     }
     out.modules.push_back({.path = one.module->path,
                            .fate = fate_of(one, *config),
-                           .storage = one.matrix ? one.matrix->text() : one.why,
+                           .storage = one.matrix ? one.matrix->text() : one.unknown.text,
                            .rows = one.matrix ? one.matrix->rows : 0,
                            .columns = one.matrix ? one.matrix->columns : 0,
                            .bytes = bytes_of(*one.module),

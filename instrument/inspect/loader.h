@@ -34,6 +34,8 @@ struct Loader {
   bool (*ignores)(const QuantizationConfig& config, std::string_view module);
   /// Whether the quant_method is one of its own.
   bool (*knows)(const QuantizationConfig& config);
+  /// Why it refuses checkpoints of a config whose method it knows, as a clause; empty where it does not.
+  std::string (*refuses)(const QuantizationConfig& config) = nullptr;
   std::string_view unknown_method;  ///< what it does with one that it does not know
   std::string_view missing_scale;   ///< what stands where a scale was not loaded
   /// What the one scale of a weight is called under quant_method fp8.
@@ -50,6 +52,7 @@ struct Loader {
   bool requantizes_to_powers_of_two = false;  ///< of blocks' scales, on GPUs with products for those alone
   bool fused_scalar_fills_one = false;  ///< of a weight that is fused in the file, one scale fills the first part alone
   bool drops_expert_global = false;     ///< decodes experts of 4-bit blocks without the second scale
+  bool reads_gptq_zero_points = true;   ///< else each is taken for 2^(bits - 1)
   const KvRules* kv = nullptr;          ///< null: scales of the KV cache are not read
 };
 

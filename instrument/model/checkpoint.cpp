@@ -115,7 +115,7 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::filesystem
   if (checkpoint->quantization_.method == QuantMethod::none) return checkpoint;
   for (StoredModule& module : stored_modules(checkpoint->files_)) {
     if (module.has("weight_packed") || module.has("weight_scale") || module.has("weight_scale_inv") ||
-        module.has("blocks")) {
+        module.has("blocks") || module.has("qweight") || module.has("SCB") || module.has("weight.absmax")) {
       std::string path = module.path;
       checkpoint->quantized_.emplace(std::move(path), std::move(module));
     }
@@ -177,7 +177,7 @@ const StoredModule* Checkpoint::quantized(std::string_view tensor) const {
 Result<StoredWeight> Checkpoint::stored(const StoredModule& module, const Source& from, std::int64_t rows,
                                         std::int64_t columns) const {
   auto matrix = stored_matrix(module, quantization_);
-  if (!matrix) return fail(fmt::format("{}: {}", folder_, matrix.error().message));
+  if (!matrix) return fail(fmt::format("{}: {}", folder_, matrix.error().text));
   const Slice slice = slice_of(from.rule.part, model_, rows);
   const std::int64_t all_rows = (from.rule.stacked ? model_.experts : 1) * slice.total;
   const bool turned = from.rule.transposed && !module.has("blocks");

@@ -10,6 +10,7 @@
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
 #include "instrument/model/family.h"
+#include "instrument/quantized/product_inputs.h"
 #include "instrument/quantized/quantization_config.h"
 
 namespace nanscope {
@@ -123,6 +124,7 @@ Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& fil
   spec.quantized = quantization->method != QuantMethod::none;
   spec.nvfp4_inputs = has_nvfp4_inputs(*quantization);
   spec.fp8_inputs = has_fp8_inputs(*quantization);
+  spec.casts_inputs = product_of({}, *quantization).input_format.has_value();
   ignore_common(config);
   read_format(config, spec);
   spec.model.end_tokens = config.integer_or_list("eos_token_id");

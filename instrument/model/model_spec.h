@@ -20,6 +20,7 @@ struct ModelSpec {
   bool quantized = false;           ///< its products' weights are codes with scales
   bool nvfp4_inputs = false;        ///< and what they read is to be NVFP4 under scales of the checkpoint
   bool fp8_inputs = false;          ///< or e4m3 under one scale of the checkpoint for each product
+  bool casts_inputs = false;        ///< servers cast what products read, as the engine may do or not
   std::optional<Format> kv_format;  ///< of the cache; not given: that of activations
 };
 

@@ -34,6 +34,11 @@ const std::map<std::string_view, QuantMethod> kMethods = {
     {"gpt_oss_mxfp4", QuantMethod::mxfp4},
     {"fbgemm_fp8", QuantMethod::fbgemm_fp8},
     {"torchao", QuantMethod::torchao},
+    {"gptq", QuantMethod::gptq},
+    {"gptq_marlin", QuantMethod::gptq},
+    {"awq", QuantMethod::awq},
+    {"awq_marlin", QuantMethod::awq},
+    {"bitsandbytes", QuantMethod::bitsandbytes},
 };
 
 Result<json> parse(std::string_view text, const std::string& file) {
@@ -61,13 +66,22 @@ std::optional<std::array<std::int64_t, 2>> read_block(ConfigReader& from, std::s
   return std::array{sides[0], sides[1]};
 }
 
-InputScales read_inputs(ConfigReader& group) {
+/// What a group does to the inputs of its products.
+Status read_inputs(ConfigReader& group, QuantGroup& one) {
   const json* inputs = group.object("input_activations");
-  if (inputs == nullptr) return InputScales::none;
+  if (inputs == nullptr) return {};
   // "local" is dynamic over blocks beside a fixed scale of the whole.
   const auto dynamic = inputs->find("dynamic");
-  return dynamic != inputs->end() && dynamic->is_boolean() && dynamic->get<bool>() ? InputScales::dynamic
-                                                                                   : InputScales::fixed;
+  const bool all = dynamic != inputs->end() && dynamic->is_boolean() && dynamic->get<bool>();
+  one.inputs = all ? InputScales::dynamic : InputScales::fixed;
+  ConfigReader reader(*inputs, group.where() + ": input_activations");
+  one.input_bits = reader.integer("num_bits", 8, 1, 64);
+  one.input_type = reader.text("type", "int");
+  one.input_strategy = reader.text("strategy");
+  one.input_group_size = reader.integer("group_size", 0, -1, kMostBlock);
+  one.input_symmetric = reader.flag("symmetric", true);
+  one.input_scale_format = reader.text("scale_dtype");
+  return reader.status();
 }
 
 Status read_groups(ConfigReader& config, QuantizationConfig& out) {
@@ -81,13 +95,14 @@ Status read_groups(ConfigReader& config, QuantizationConfig& out) {
     ConfigReader group(object, fmt::format("{}: config_groups: {}", config.where(), one_line(name)));
     QuantGroup one;
     add_texts(group, "targets", one.targets);
-    one.inputs = read_inputs(group);
+    if (Status inputs = read_inputs(group, one); !inputs) return inputs;
     if (const json* weights = group.object("weights"); weights != nullptr) {
       ConfigReader reader(*weights, group.where() + ": weights");
       one.bits = reader.integer("num_bits", 8, 1, 64);
       one.type = reader.text("type", "int");
       one.strategy = reader.text("strategy");
-      one.act_order = reader.text("actorder") == "group";
+      one.symmetric = reader.flag("symmetric", true);
+      one.act_order = reader.text("actorder") == "group" || reader.text("actorder") == "dynamic";
       one.group_size = reader.integer("group_size", 0, -1, kMostBlock);
       one.block = read_block(reader, "block_structure").value_or(one.block);
       if (!reader.status()) return reader.status();
@@ -96,6 +111,22 @@ Status read_groups(ConfigReader& config, QuantizationConfig& out) {
     out.groups.push_back(std::move(one));
   }
   return {};
+}
+
+/// GPTQ and AWQ have one group for all: bits, and elements of a row that share a scale and a zero point.
+void read_packed(ConfigReader& config, QuantizationConfig& out) {
+  const bool awq = out.method == QuantMethod::awq;
+  QuantGroup group{.targets = {"Linear"}, .type = "int", .strategy = "group"};
+  group.bits = config.integer(awq && config.has("w_bit") ? "w_bit" : "bits", 0, 1, 64);
+  group.group_size =
+      config.integer(awq && config.has("q_group_size") ? "q_group_size" : "group_size", 0, -1, kMostBlock);
+  group.symmetric = !awq && config.flag("sym", true);
+  group.act_order = !awq && config.has("desc_act") && config.flag("desc_act", false);
+  const std::string format = config.text("format", awq ? "gemm" : "gptq");
+  out.format = config.text(awq ? "version" : "checkpoint_format", format);
+  std::transform(out.format.begin(), out.format.end(), out.format.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  out.groups.push_back(std::move(group));
 }
 
 Status read_object(const json& object, const std::string& where, QuantizationConfig& out) {
@@ -109,10 +140,12 @@ Status read_object(const json& object, const std::string& where, QuantizationCon
   out.states_block = config.states("weight_block_size");
   out.block = read_block(config, "weight_block_size");
   out.powers_of_two = config.text("scale_fmt") == "ue8m0";
-  for (const char* key : {"modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules"}) {
+  for (const char* key :
+       {"modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "llm_int8_skip_modules"}) {
     add_texts(config, key, out.ignored);
   }
   if (Status groups = read_groups(config, out); !groups) return groups;
+  if (out.method == QuantMethod::gptq || out.method == QuantMethod::awq) read_packed(config, out);
   if (config.object("kv_cache_scheme") != nullptr) out.kv_cache = "FP8";
   if (const std::string algo = config.text("kv_cache_quant_algo"); !algo.empty()) out.kv_cache = algo;
   return config.status();

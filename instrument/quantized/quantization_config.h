@@ -21,6 +21,9 @@ enum class QuantMethod : std::uint8_t {
   mxfp4,
   fbgemm_fp8,
   torchao,
+  gptq,
+  awq,
+  bitsandbytes,
   other
 };
 
@@ -37,10 +40,17 @@ struct QuantGroup {
   std::int64_t bits = 0;
   std::string type;                         ///< "float", "int"
   std::string strategy;                     ///< "tensor", "channel", "group", "tensor_group", "block"
+  bool symmetric = true;                    ///< no zero points
   bool act_order = false;                   ///< groups are of columns in the order of their activations
   std::int64_t group_size = 0;              ///< elements of a row that share a scale; 0: not by groups
   std::array<std::int64_t, 2> block{0, 0};  ///< rows and columns that share a scale; 0: not by blocks
   InputScales inputs = InputScales::none;
+  std::int64_t input_bits = 0;
+  std::string input_type;             ///< "float", "int"
+  std::string input_strategy;         ///< "tensor", "token", "group", ...
+  std::int64_t input_group_size = 0;  ///< elements of a row of the input that share a scale
+  bool input_symmetric = true;
+  std::string input_scale_format;  ///< what scales of the input are rounded to; empty: nothing
 };
 
 /// quantization_config of config.json, or hf_quant_config.json beside it, in one form. What a producer does not say has
@@ -48,7 +58,7 @@ struct QuantGroup {
 struct QuantizationConfig {
   QuantMethod method = QuantMethod::none;
   std::string name;    ///< quant_method as written
-  std::string format;  ///< compressed-tensors' format, ModelOpt's quant_algo
+  std::string format;  ///< compressed-tensors' format, ModelOpt's quant_algo, GPTQ's checkpoint_format, AWQ's version
   bool states_inputs = false;
   InputScales inputs = InputScales::dynamic;
   std::optional<std::array<std::int64_t, 2>> block;  ///< weight_block_size

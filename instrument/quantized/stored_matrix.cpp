@@ -142,11 +142,61 @@ Status check_layout(const StoredModule& module, const CheckpointFiles::Tensor& s
   return fail(fmt::format("'{}' is stored in tiles of 128 x 4, which are not read", one_line(scale.entry->name)));
 }
 
+/// Of a packed layout: a scale for each group of the columns of a row.
+StoredMatrix matrix_of(PackedWeight&& weight) {
+  StoredMatrix out;
+  out.rows = weight.rows;
+  out.columns = weight.columns;
+  out.element = Format::int8;
+  out.scale = weight.scale_format;
+  out.block_rows = 1;
+  out.block_columns = (weight.columns + weight.groups - 1) / weight.groups;
+  out.scale_columns = weight.groups;
+  out.layout = std::make_shared<const PackedWeight>(std::move(weight));
+  return out;
+}
+
 CheckpointFiles::Tensor scale_of(const StoredModule& module) {
   for (const char* part : {"weight_scale_inv", "weight_scale", "scales"}) {
     if (module.has(part)) return module.find(part);
   }
   return {};
+}
+
+/// Codes of a byte or of half a byte, and floats.
+Result<StoredMatrix> matrix_of_bytes(const Weight& weight, const QuantizationConfig& config) {
+  const SafetensorsEntry& entry = weight.entry();
+  StoredMatrix out;
+  const CheckpointFiles::Tensor scale = scale_of(weight.module);
+  if (scale.entry != nullptr) {
+    out.scale = scale_format(*scale.entry);
+    if (!out.scale) {
+      return fail(
+          fmt::format("'{}' is {}, which is no scale", one_line(scale.entry->name), one_line(scale.entry->dtype)));
+    }
+    out.scales = scale.bytes();
+    if (Status linear = check_layout(weight.module, scale); !linear) return tl::unexpected(linear.error());
+  }
+  if (entry.dtype == "U8" || (entry.dtype == "I8" && out.scale == Format::e8m0)) {
+    out.element = Format::e2m1;
+    out.packed = true;
+    const bool blocks = weight.module.has("blocks");
+    if (Status sized = set_size(weight, 2, out); !sized) return tl::unexpected(sized.error());
+    if (blocks && entry.shape.size() > 2) {
+      out.columns *= entry.shape[entry.shape.size() - 2];
+      out.rows /= entry.shape[entry.shape.size() - 2];
+    }
+    if (!out.scale) return fail(fmt::format("'{}' is packed and has no scale beside it", one_line(entry.name)));
+    if (Status global = set_global(weight.module, out); !global) return tl::unexpected(global.error());
+    return with_groups(weight, scale, out.scale == Format::e8m0 ? 32 : 16, out);
+  }
+  if (!entry.format || *entry.format == Format::i32) {
+    return fail(fmt::format("'{}' is {}, which is no code of a weight", one_line(entry.name), one_line(entry.dtype)));
+  }
+  out.element = *entry.format;
+  if (Status sized = set_size(weight, 1, out); !sized) return tl::unexpected(sized.error());
+  if (!out.scale) return out;
+  return with_grid(weight, scale, config, out);
 }
 
 }  // namespace
@@ -161,44 +211,19 @@ Result<std::vector<float>> scale_values(const CheckpointFiles::Tensor& tensor) {
   return values;
 }
 
-Result<StoredMatrix> stored_matrix(const StoredModule& module, const QuantizationConfig& config) {
+Fact<StoredMatrix> stored_matrix(const StoredModule& module, const QuantizationConfig& config) {
+  auto packed = packed_weight(module, config);
+  if (packed) return matrix_of(std::move(*packed));
+  if (packed.error().why != Unknown::absent) return tl::unexpected(std::move(packed.error()));
   const Weight weight{module, module.weight()};
-  if (weight.tensor.entry == nullptr) return fail(fmt::format("'{}' has no weight", one_line(module.path)));
-  const SafetensorsEntry& entry = weight.entry();
-  StoredMatrix out;
-  const CheckpointFiles::Tensor scale = scale_of(module);
-  if (scale.entry != nullptr) {
-    out.scale = scale_format(*scale.entry);
-    if (!out.scale) {
-      return fail(
-          fmt::format("'{}' is {}, which is no scale", one_line(scale.entry->name), one_line(scale.entry->dtype)));
-    }
-    out.scales = scale.bytes();
-    if (Status linear = check_layout(module, scale); !linear) return tl::unexpected(linear.error());
-  }
-  if (entry.dtype == "U8" || (entry.dtype == "I8" && out.scale == Format::e8m0)) {
-    out.element = Format::e2m1;
-    out.packed = true;
-    const bool blocks = module.has("blocks");
-    if (Status sized = set_size(weight, 2, out); !sized) return tl::unexpected(sized.error());
-    if (blocks && entry.shape.size() > 2) {
-      out.columns *= entry.shape[entry.shape.size() - 2];
-      out.rows /= entry.shape[entry.shape.size() - 2];
-    }
-    if (!out.scale) return fail(fmt::format("'{}' is packed and has no scale beside it", one_line(entry.name)));
-    if (Status global = set_global(module, out); !global) return tl::unexpected(global.error());
-    return with_groups(weight, scale, out.scale == Format::e8m0 ? 32 : 16, out);
-  }
-  if (!entry.format || *entry.format == Format::i32) {
-    return fail(fmt::format("'{}' is {}, which is no code of a weight", one_line(entry.name), one_line(entry.dtype)));
-  }
-  out.element = *entry.format;
-  if (Status sized = set_size(weight, 1, out); !sized) return tl::unexpected(sized.error());
-  if (!out.scale) return out;
-  return with_grid(weight, scale, config, out);
+  if (weight.tensor.entry == nullptr) return absent(fmt::format("'{}' has no weight", one_line(module.path)));
+  auto matrix = matrix_of_bytes(weight, config);
+  if (!matrix) return unreadable(std::move(matrix.error().message));
+  return std::move(*matrix);
 }
 
 void StoredMatrix::codes_of_row(std::int64_t row, std::span<float> values) const {
+  if (layout != nullptr) return layout->codes_of_row(row, values);
   const auto begin = static_cast<std::size_t>(row * columns);
   if (!packed) {
     const std::size_t width = info(element).storage_bytes();
@@ -213,6 +238,11 @@ void StoredMatrix::codes_of_row(std::int64_t row, std::span<float> values) const
 }
 
 void StoredMatrix::scales_of_row(std::int64_t row, std::span<float> values) const {
+  if (layout != nullptr) {
+    const auto from = std::span(layout->scales).subspan(static_cast<std::size_t>(row * scale_columns), values.size());
+    std::copy(from.begin(), from.end(), values.begin());
+    return;
+  }
   const std::size_t width = info(*scale).storage_bytes();
   const auto begin = static_cast<std::size_t>(row / block_rows * scale_columns);
   decode(*scale, scales.subspan(begin * width, values.size() * width), values);
@@ -228,10 +258,12 @@ void StoredMatrix::row(std::int64_t row, std::span<float> values) const {
     if (global == GlobalScale::multiplier) factor *= global_scale;
   }
   const auto block = static_cast<std::size_t>(block_columns);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] *= factors[i / block];
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] *= factors[layout != nullptr ? static_cast<std::size_t>(layout->group_of[i]) : i / block];
 }
 
 std::string StoredMatrix::text() const {
+  if (layout != nullptr) return layout->text();
   std::string out(name(element));
   if (!scale) return out;
   out += fmt::format(", {} scale", name(*scale));

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,6 +9,8 @@
 
 #include "core/numbers/format.h"
 #include "core/result.h"
+#include "core/run/fact.h"
+#include "instrument/quantized/packed_weight.h"
 #include "instrument/quantized/quantization_config.h"
 #include "instrument/quantized/stored_module.h"
 
@@ -20,7 +23,8 @@ enum class GlobalScale : std::uint8_t {
   multiplier,  ///< ModelOpt: amax / (448 * 6)
 };
 
-/// A weight as it is stored: codes, and scales that blocks of them share. Views into the checkpoint.
+/// A weight as it is stored: codes, and scales that blocks of them share. Views into the checkpoint, unless its codes
+/// are of a packed layout.
 struct StoredMatrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -34,10 +38,11 @@ struct StoredMatrix {
   std::int64_t scale_columns = 0;  ///< scales in a row of the grid
   GlobalScale global = GlobalScale::none;
   float global_scale = 1;
+  std::shared_ptr<const PackedWeight> layout;  ///< codes, scales and zero points, instead of the views; else null
 
   bool quantized() const { return scale.has_value(); }
   std::int64_t scale_rows() const { return (rows + block_rows - 1) / block_rows; }
-  /// Codes of a row, one a byte or as wide as the element is.
+  /// Codes of a row, less their zero points.
   void codes_of_row(std::int64_t row, std::span<float> values) const;
   /// The block scales of a row, one a block, without the global one.
   void scales_of_row(std::int64_t row, std::span<float> values) const;
@@ -48,9 +53,10 @@ struct StoredMatrix {
   std::string text() const;
 };
 
-/// What makes a matrix of a module's tensors. Errors say which tensor does not fit to which, with shapes: a scale of
-/// another shape than the weight's blocks, a packed weight without a scale, a dtype that is no code.
-Result<StoredMatrix> stored_matrix(const StoredModule& module, const QuantizationConfig& config);
+/// What makes a matrix of a module's tensors. Absent: it has no weight. Not understood: a packed layout that is not
+/// decoded. Unreadable, with the tensor that does not fit and shapes: a scale of another shape than the weight's
+/// blocks, a packed weight without a scale, a dtype that is no code.
+Fact<StoredMatrix> stored_matrix(const StoredModule& module, const QuantizationConfig& config);
 
 /// Values of a small tensor that holds scales: floats, or U8 as powers of two (E8M0, OCP MX 1.0 section 5.4.1).
 Result<std::vector<float>> scale_values(const CheckpointFiles::Tensor& tensor);

@@ -26,7 +26,20 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOther = 
     {"_weight_per_tensor_scale", "weight_scale_2"},
 }};
 
+/// Parts of a weight of bitsandbytes, below "weight.".
+constexpr std::array<std::string_view, 6> kOfWeight = {"absmax",
+                                                       "quant_map",
+                                                       "nested_absmax",
+                                                       "nested_quant_map",
+                                                       "quant_state.bitsandbytes__nf4",
+                                                       "quant_state.bitsandbytes__fp4"};
+
 std::pair<std::string, std::string> split(std::string_view name) {
+  for (const std::string_view part : kOfWeight) {
+    const std::size_t before = name.size() - std::min(name.size(), part.size() + std::string_view(".weight.").size());
+    if (before > 0 && name.ends_with(part) && name.substr(before).starts_with(".weight."))
+      return {std::string(name.substr(0, before)), std::string(name.substr(before + 1))};
+  }
   for (const auto& [ending, part] : kJoined) {
     const std::string_view leaf = name.substr(name.rfind('.') + 1);
     if (name.ends_with(ending) && leaf != "weight_scale_inv" && leaf.size() > ending.size()) {
@@ -50,7 +63,7 @@ CheckpointFiles::Tensor StoredModule::find(std::string_view part) const {
 }
 
 CheckpointFiles::Tensor StoredModule::weight() const {
-  for (const char* part : {"weight", "weight_packed", "blocks"}) {
+  for (const char* part : {"weight", "weight_packed", "qweight", "blocks"}) {
     if (has(part)) return find(part);
   }
   return {};

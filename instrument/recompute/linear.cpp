@@ -10,6 +10,7 @@
 #include "core/run/scale_grid.h"
 #include "core/run/scales.h"
 #include "instrument/recompute/bounds.h"
+#include "instrument/recompute/input_cast.h"
 #include "instrument/recompute/product_rounding.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
@@ -92,47 +93,20 @@ void cast_rows(RunView& run, const Op& op, Format format, Block& x) {
   cast(format, largest, x.value);
 }
 
-/// x as a cast to a format under its dumped scale leaves it. Kernels divide by the scale or multiply by its inverse:
-/// where the two fall on both sides of a tie, the element may be either code.
-bool cast_by_scale(RunView& run, const Tensor& scale, const Tensor& in, Format format, std::int64_t first, Block& x,
-                   std::string& why) {
-  const auto grid = ScaleGrid::of(run, scale, in);
-  if (!grid) {
-    why = "the shape of its input's scale fits no grid";
-    return false;
-  }
-  constexpr double kTie = 0x1p-22;
-  const auto back = [&](double scaled, double s) {
-    return double{decode(format, encode(format, static_cast<float>(scaled), Overflow::saturate))} * s;
-  };
-  if (x.error.empty()) x.error.assign(x.value.size(), 0.0F);
-  for (std::int64_t row = 0; row < x.rows; ++row) {
-    for (std::int64_t k = 0; k < x.columns; ++k) {
-      const auto at = static_cast<std::size_t>(row * x.columns + k);
-      const double s = grid->at(first + row, k);
-      const double scaled = double{x.value[at]} / s;
-      const double low = back(scaled * (1 - kTie), s);
-      const double high = back(scaled * (1 + kTie), s);
-      x.value[at] = static_cast<float>(back(scaled, s));
-      x.error[at] += static_cast<float>(std::abs(high - low));
-    }
-  }
-  return true;
-}
-
 /// x as the product reads it, with what it may be off.
 bool operand(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
              std::int64_t count, Block& x, std::string& why) {
   const Tensor* codes = values.run().input(op, "codes");
   const bool by_codes = form.variant == kCodes || form.variant == kScaleOfCodes || form.variant == kNoZeroPoint;
-  if (const Tensor* scale = values.run().input(op, "x_scale"); codes == nullptr && scale != nullptr) {
-    const Tensor* in = values.run().input(op, "x");
-    if (form.variant != kCastInput || !form.x_as || in == nullptr || in->tokens != out.tokens) {
-      why = "its input was cast, and the codes were not dumped";
-      return false;
-    }
-    return input_rows(values, op, "x", out, first, count, x, why) &&
-           cast_by_scale(values.run(), *scale, *in, *form.x_as, first, x, why);
+  if (form.variant == kCastInput) {
+    return input_rows(values, op, "x", out, first, count, x, why) && cast_input(values, op, out, form, first, x, why);
+  }
+  if (const auto cast = input_cast(values.run(), op); cast && cast->scales == CastScales::fixed) {
+    why = "its input was cast, and the codes were not dumped";
+    return false;
+  } else if (!cast && cast.error().why == Unknown::not_understood) {
+    why = cast.error().text;
+    return false;
   }
   if (!by_codes || codes == nullptr) {
     if (!input_rows(values, op, "x", out, first, count, x, why)) return false;
@@ -442,22 +416,11 @@ void add_readings(const Tensor& weight, std::vector<OpForm>& forms) {
 
 }  // namespace
 
-std::optional<Format> cast_of_input(RunView& run, const Op& op) {
-  const Tensor* weight = run.input(op, "weight");
-  const bool alone = run.input(op, "codes") == nullptr && run.input(op, "x_scale") != nullptr;
-  if (!alone || weight == nullptr || info(weight->format).exponent_bits == 0) return std::nullopt;
-  // Of a weight that was decoded, the format of inputs in use: OCP 8-bit floating point specification, section 4.
-  return info(weight->format).bits == 8 ? weight->format : Format::e4m3;
-}
-
 std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor& out) {
   std::vector<OpForm> forms;
   if (values.run().input(op, "codes") != nullptr)
     forms.push_back({.text = "of the quantised input", .variant = kCodes});
-  if (const auto cast = cast_of_input(values.run(), op))
-    forms.push_back({.text = fmt::format("of the input, cast to {} under its scale", name(*cast)),
-                     .variant = kCastInput,
-                     .x_as = *cast});
+  if (const auto cast = input_cast(values.run(), op)) add_casts(values, op, *cast, forms);
   forms.push_back({.text = "x W' + b"});
   if (values.run().input(op, "weight_scale") != nullptr &&
       roundoff(values.activation_format(op.step)) > roundoff(Format::f32)) {

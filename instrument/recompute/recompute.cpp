@@ -64,6 +64,12 @@ std::string stated_apart(const Op& op) {
   return softmax != nullptr && softmax->window ? fmt::format("|{}", *softmax->window) : std::string();
 }
 
+/// Whether a product's input is cast in a way that its checkpoint says: kernels differ in how.
+bool casts_input(const Op& op) {
+  const auto* product = op.get<GemmAttributes>();
+  return product != nullptr && product->input_format.has_value();
+}
+
 }  // namespace
 
 bool deviates(const Recomputed& result) {
@@ -105,6 +111,7 @@ std::string Recomputer::group_of(const Op& op, const Tensor& out) {
   if (op.kind == OpKind::copy || op.kind == OpKind::activation) apart += '|' + without_numbers(out.name);
   if (op.layer && depends_on_layer(op.kind)) apart += '|' + attention_modules(op);
   if (of_attention(op.kind)) apart += '|' + what_it_reads(op);
+  if (casts_input(op)) apart += "|cast input";
   if (op.layer && depends_on_layer(op.kind) && layers_apart_.contains(*op.layer)) apart += "|of layers apart";
   return fmt::format("{}|{}|{}|{}{}", nanscope::name(op.kind), name, out.role, circumstance(op), apart);
 }
@@ -195,7 +202,7 @@ bool Recomputer::plain_linear(const Op& op) const {
   const Tensor* weight = facts_.run.input(op, "weight");
   const Op* given = x != nullptr && x->known ? facts_.run.maker(*x) : nullptr;
   const bool whole = given != nullptr && given->name == op.name + "_input" && weight != nullptr && weight->known;
-  if (!whole || op.name.ends_with("o_proj") || op.name.ends_with("down_proj")) return false;
+  if (!whole || casts_input(op) || op.name.ends_with("o_proj") || op.name.ends_with("down_proj")) return false;
   return std::any_of(groups_.begin(), groups_.end(),
                      [](const auto& group) { return group.first.starts_with("gemm|") && group.second.came_out > 0; });
 }

@@ -15,10 +15,6 @@
 
 namespace nanscope {
 
-/// The format that a product's input was cast to where its scale was dumped and its codes were not: that of its fp8
-/// weight, or e4m3 where the weight was decoded. Whether it was cast so shows in the output. Nothing where it was not.
-std::optional<Format> cast_of_input(RunView& run, const Op& op);
-
 inline bool holds_codes(Format format) { return info(format).bits <= 8; }
 
 /// Which row of the step went into which row of a pool.

@@ -6,7 +6,7 @@
 #include "core/counted.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
 #include "instrument/diagnosis/detectors/casts_of_kind.h"
-#include "instrument/recompute/scaled.h"
+#include "instrument/recompute/input_cast.h"
 
 namespace nanscope {
 namespace {
@@ -35,17 +35,19 @@ struct ClippedInput {
 
 std::optional<ClippedInput> clipped_input(Survey& survey, const Op& op) {
   RunView& run = survey.run();
-  const auto format = op.kind == OpKind::gemm ? cast_of_input(run, op) : std::nullopt;
-  if (!format) return std::nullopt;
+  if (op.kind != OpKind::gemm) return std::nullopt;
+  const auto cast = input_cast(run, op);
+  if (!cast || cast->scales != CastScales::fixed || info(cast->format).exponent_bits == 0) return std::nullopt;
+  const Format format = cast->format;
   const Tensor* x = run.input(op, "x");
   const Tensor* out = run.result(op);
   const Recomputed* again = out != nullptr ? survey.recomputer.result(out->id) : nullptr;
   if (x == nullptr || !x->known || x->stated || again == nullptr || deviates(*again)) return std::nullopt;
   const auto scale = run.values(*run.input(op, "x_scale"));
   if (!scale || scale->size() != 1 || !(scale->front() > 0)) return std::nullopt;
-  ClippedInput made{&op, x, *format, double{info(*format).max_finite} * double{scale->front()}, 0, {}};
+  ClippedInput made{&op, x, format, double{info(format).max_finite} * double{scale->front()}, 0, {}};
   // Half a step beyond the largest code still rounds to it.
-  const double beyond = made.limit * (1 + std::ldexp(1.0, -info(*format).mantissa_bits - 1));
+  const double beyond = made.limit * (1 + std::ldexp(1.0, -info(format).mantissa_bits - 1));
   if (double{x->health.absmax} <= beyond) return std::nullopt;
   for (std::int64_t row = 0; row < x->tokens; ++row) {
     const auto values = run.row_values(*x, row);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "instrument/quantized/product_inputs.h"
 #include "instrument/quantized/stored_matrix.h"
 
 namespace nanscope {
@@ -20,9 +21,11 @@ Result<std::unique_ptr<DecodedContainer>> DecodedContainer::open(const std::file
     tensor.key = module.path + ".weight";
     tensor.dtype = find_dtype("float32");
     tensor.shape = {matrix->rows, matrix->columns};
+    tensor.decoded = true;
+    tensor.product = product_of(module, made->config_);
     made->tensors_.push_back(std::move(tensor));
     for (const auto& [part, one] : module.tensors) {
-      if (part != "bias") made->made_of_.insert(one.entry->name);
+      if (part != "bias" && !is_of_input(part)) made->made_of_.insert(one.entry->name);
     }
     made->modules_.push_back(std::move(module));
   }
@@ -31,7 +34,7 @@ Result<std::unique_ptr<DecodedContainer>> DecodedContainer::open(const std::file
 
 Result<TensorBytes> DecodedContainer::bytes(std::size_t tensor) const {
   const auto matrix = stored_matrix(modules_[tensor], config_);
-  if (!matrix) return tl::unexpected(matrix.error());
+  if (!matrix) return fail(matrix.error());
   const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(matrix->rows * matrix->columns));
   const auto columns = static_cast<std::size_t>(matrix->columns);
   for (std::int64_t row = 0; row < matrix->rows; ++row) {

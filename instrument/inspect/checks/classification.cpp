@@ -17,41 +17,57 @@ bool holds_codes(const Inspected& one) {
   const CheckpointFiles::Tensor weight = one.module->weight();
   if (weight.entry == nullptr || weight.entry->shape.size() < 2) return false;
   const std::string& dtype = weight.entry->dtype;
-  return dtype == "U8" || dtype == "I8" || dtype.starts_with("F8_E4") || dtype.starts_with("F8_E5");
+  return dtype == "U8" || dtype == "I8" || dtype == "I32" || dtype.starts_with("F8_E4") || dtype.starts_with("F8_E5");
 }
 
-/// Methods of packed integers that servers load and nanscope does not decode.
+/// Methods that servers load and nanscope does not decode.
 bool loaded_elsewhere(const QuantizationConfig& config) {
-  constexpr std::string_view kMethods[] = {"gptq", "gptq_marlin", "awq",        "awq_marlin", "bitsandbytes",
-                                           "hqq",  "aqlm",        "auto-round", "quark",      "eetq"};
+  constexpr std::string_view kMethods[] = {"hqq", "aqlm", "auto-round", "quark", "eetq"};
   return std::find(std::begin(kMethods), std::end(kMethods), config.name) != std::end(kMethods);
 }
 
-/// Weights as packed integers of 32 bits, as compressed-tensors' pack-quantized has them.
-bool packed_integers(const Inspected& one) {
-  const CheckpointFiles::Tensor packed = one.module->find("weight_packed");
-  return packed.entry != nullptr && packed.entry->dtype == "I32";
+/// Methods whose loaders quantize the modules that the files hold codes for, whatever the config lists.
+bool decided_by_files(const QuantizationConfig& config) {
+  return config.method == QuantMethod::gptq || config.method == QuantMethod::awq ||
+         config.method == QuantMethod::bitsandbytes;
+}
+
+/// Where groups are of columns in the order of their activations, the name of the tensor that says which; else empty.
+std::string_view group_index(const InspectSubject& subject, const Inspected& one) {
+  const auto& groups = subject.config.groups;
+  const bool ordered = std::any_of(groups.begin(), groups.end(), [](const QuantGroup& group) {
+    return group.act_order && (group.group_size > 0 || group.strategy != "group");
+  });
+  if (!ordered) return {};
+  if (one.module->has("qweight") && subject.config.method == QuantMethod::gptq) return "g_idx";
+  return one.module->has("weight_packed") ? "weight_g_idx" : std::string_view();
 }
 
 void check_integers(const InspectSubject& subject, std::vector<InspectFinding>& findings) {
-  const auto& groups = subject.config.groups;
-  const bool act_order = std::any_of(groups.begin(), groups.end(), [](const QuantGroup& one) { return one.act_order; });
   InspectFinding unread{.id = "not-decoded", .severity = Severity::note, .text = {}, .known_as = {}, .modules = {}};
   InspectFinding order{.id = "g-idx-missing", .severity = Severity::error, .text = {}, .known_as = {}, .modules = {}};
+  std::string first;
+  std::string_view missing;
   for (const Inspected& one : subject.modules) {
-    if (!packed_integers(one)) continue;
-    unread.modules.push_back(one.module->path);
-    if (act_order && !one.module->has("weight_g_idx")) order.modules.push_back(one.module->path);
+    if (one.unknown.why == Unknown::not_understood) {
+      if (unread.modules.empty()) first = one.unknown.text;
+      unread.modules.push_back(one.module->path);
+    }
+    const std::string_view index = group_index(subject, one);
+    if (index.empty() || one.module->has(index)) continue;
+    order.modules.push_back(one.module->path);
+    missing = index;
   }
   if (!order.modules.empty()) {
     order.text = fmt::format(
-        "the config's actorder is group, and {} ({}) have no weight_g_idx: which columns share a scale is not known",
-        counted(order.modules.size(), "module"), some_of(order.modules));
+        "the config says that columns are grouped in the order of their activations, and {} ({}) have no {}: which "
+        "columns share a scale is not known",
+        counted(order.modules.size(), "module"), some_of(order.modules), missing);
     findings.push_back(std::move(order));
   }
   if (!unread.modules.empty()) {
-    unread.text = fmt::format("weights of {} ({}) are packed integers, which nanscope does not decode: not looked at",
-                              counted(unread.modules.size(), "module"), some_of(unread.modules));
+    unread.text = fmt::format("weights of {} ({}) were not looked at: {}", counted(unread.modules.size(), "module"),
+                              some_of(unread.modules), first);
     findings.push_back(std::move(unread));
   }
 }
@@ -77,6 +93,14 @@ void check_config(const InspectSubject& subject, std::vector<InspectFinding>& fi
       if (holds_codes(one)) unknown.modules.push_back(one.module->path);
     }
     findings.push_back(std::move(unknown));
+  }
+  const std::string refused = subject.loader.refuses != nullptr ? subject.loader.refuses(config) : std::string();
+  if (!refused.empty()) {
+    findings.push_back({.id = "method-refused",
+                        .severity = Severity::error,
+                        .text = fmt::format("{} {} loads {}", subject.loader.name, subject.loader.version, refused),
+                        .known_as = {},
+                        .modules = {}});
   }
   if (config.method == QuantMethod::fp8 && subject.loader.needs_activation_scheme && !config.states_inputs) {
     findings.push_back({.id = "activation-scheme-missing",
@@ -123,7 +147,8 @@ void check_classification(const InspectSubject& subject, std::vector<InspectFind
     const bool coded = holds_codes(one);
     if (coded && none) bare.modules.push_back(one.module->path);
     if (coded && !none && one.listed) listed.modules.push_back(one.module->path);
-    if (!coded && !none && one.candidate && !one.listed && one.matrix) plain.modules.push_back(one.module->path);
+    if (!coded && !none && !decided_by_files(subject.config) && one.candidate && !one.listed && one.matrix)
+      plain.modules.push_back(one.module->path);
     if (one.module->weight().entry != nullptr || loaded_elsewhere(subject.config)) continue;
     for (const char* part : {"weight_scale", "weight_scale_inv", "weight_global_scale", "weight_scale_2", "scales"}) {
       if (!one.module->has(part)) continue;

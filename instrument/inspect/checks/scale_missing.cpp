@@ -67,7 +67,7 @@ void check_scale_missing(const InspectSubject& subject, std::vector<InspectFindi
   double most = 0;
   for (const Inspected& one : subject.modules) {
     const bool coded = one.matrix && !one.matrix->quantized() && info(one.matrix->element).bits == 8;
-    if (!coded && one.why.find("no scale beside it") == std::string::npos) continue;
+    if (!coded && one.unknown.text.find("no scale beside it") == std::string::npos) continue;
     missing.modules.push_back(one.module->path);
     if (!coded) continue;
     const double times = times_too_large(one);

@@ -17,8 +17,8 @@ constexpr std::size_t kLeastBlocks = 8;       ///< that tell something
 constexpr double kNearlyAll = 0.95;
 
 bool has_block_scales(const Inspected& one) {
-  return one.matrix && one.matrix->scale == Format::f32 && one.matrix->block_columns < one.matrix->columns &&
-         info(one.matrix->element).bits == 8;
+  return one.matrix && one.matrix->layout == nullptr && one.matrix->scale == Format::f32 &&
+         one.matrix->block_columns < one.matrix->columns && info(one.matrix->element).bits == 8;
 }
 
 bool is_power_of_two(float value) {

@@ -27,11 +27,9 @@ void check_scale_shape(const InspectSubject& subject, std::vector<InspectFinding
   std::string first;
   bool half = false;
   for (const Inspected& one : subject.modules) {
-    // Packed integers are not decoded, which is no fault of theirs: see the check of classification.
-    const CheckpointFiles::Tensor packed = one.module->find("weight_packed");
-    const bool integers = packed.entry != nullptr && packed.entry->dtype == "I32";
-    if (!integers && !one.why.empty() && one.why.find("no scale beside it") == std::string::npos) {
-      if (shape.modules.empty()) first = one.why;
+    const bool misfit = one.unknown.why == Unknown::unreadable;
+    if (misfit && one.unknown.text.find("no scale beside it") == std::string::npos) {
+      if (shape.modules.empty()) first = one.unknown.text;
       half = half || is_half(*one.module);
       shape.modules.push_back(one.module->path);
     }

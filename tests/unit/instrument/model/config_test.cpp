@@ -117,8 +117,8 @@ TEST(ModelConfigFile, DtypesAndEndTokens) {
 TEST(ModelConfigFile, WhatTheEngineDoesNotDoIsRefusedByName) {
   EXPECT_THAT(refusal(llama(R"("hidden_act": "relu")")), HasSubstr("config.json: hidden_act: 'relu' is not supported"));
   EXPECT_THAT(refusal(llama(R"("some_new_trick": true)")), HasSubstr("not supported: some_new_trick"));
-  EXPECT_THAT(refusal(llama(R"("quantization_config": {"quant_method": "gptq"})")),
-              HasSubstr("quantization_config: weights of the quant_method 'gptq' are not decoded"));
+  EXPECT_THAT(refusal(llama(R"("quantization_config": {"quant_method": "aqlm"})")),
+              HasSubstr("quantization_config: weights of the quant_method 'aqlm' are not decoded"));
   EXPECT_THAT(refusal(llama(R"("rope_scaling": {"rope_type": "proportional"})")), HasSubstr("'proportional'"));
   EXPECT_THAT(refusal(llama(R"("rope_scaling": {"type": "linear", "factor": 2.0, "twist": 1})")), HasSubstr("twist"));
   EXPECT_THAT(refusal(llama(R"("torch_dtype": "float8_e4m3fn")")), HasSubstr("float8_e4m3fn"));

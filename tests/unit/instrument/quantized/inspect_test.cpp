@@ -287,22 +287,65 @@ TEST(InspectWeights, ThatHoldNanAreNamed) {
   EXPECT_THAT(text, HasSubstr("row 1 of model.extra holds nan at column 3"));
 }
 
-/// Packed integers in groups by the order of activations: which columns share a scale stands in weight_g_idx.
-Inspection packed(const std::string& actorder, bool with_index) {
-  EditedCheckpoint checkpoint("ct-fp8-channel");
-  checkpoint.replace_in_config("\"strategy\": \"channel\"",
-                               "\"actorder\": " + actorder + ", \"strategy\": \"channel\"");
-  checkpoint.set("model.extra.weight_packed", {2, 4}, std::vector<float>(8));
-  checkpoint.tensors["model.extra.weight_packed"].dtype = "I32";
-  if (with_index) checkpoint.set("model.extra.weight_g_idx", {4}, std::vector<float>(4));
-  return inspect(checkpoint.write(), "vllm");
+/// A producer's checkpoint of packed codes, edited, as a loader finds it.
+Inspection packed(const char* name, const char* loader, const std::function<void(EditedCheckpoint&)>& edit = {}) {
+  EditedCheckpoint checkpoint(name);
+  if (edit) edit(checkpoint);
+  return inspect(checkpoint.write(), loader);
 }
 
-TEST(InspectIntegers, AreANoteAndAMissingIndexIsAnError) {
-  EXPECT_THAT(ids(packed("null", false), Severity::note), Contains("not-decoded"));
-  EXPECT_THAT(ids(packed("null", false)), IsEmpty());
-  EXPECT_THAT(ids(packed("\"group\"", true)), IsEmpty());
-  EXPECT_THAT(ids(packed("\"group\"", false)), ::testing::ElementsAre("g-idx-missing"));
+TEST(InspectIntegers, OfEachProducerAreLoaded) {
+  for (const char* name :
+       {"ct-int4", "ct-int4-asym", "ct-int3", "gptq-int4", "gptq-int4-v2", "gptq-int8", "awq-int4"}) {
+    const Inspection made = packed(name, "vllm");
+    EXPECT_THAT(ids(made), IsEmpty()) << name;
+    EXPECT_EQ(made.count(Fate::quantized), 7) << name;
+  }
+  for (const char* name : {"bnb-nf4", "bnb-fp4", "gptq-int3"})
+    EXPECT_THAT(ids(packed(name, "transformers")), IsEmpty());
+}
+
+TEST(InspectIntegers, ThatALoaderRefusesAreAnError) {
+  const auto text = [](const char* name) { return finding(packed(name, "vllm"), "method-refused").text; };
+  EXPECT_THAT(text("gptq-int3"), HasSubstr("vllm 0.33 loads GPTQ of 4 or 8 bits alone"));
+  EXPECT_THAT(text("gptq-int4-asym"), HasSubstr("GPTQ with sym = true alone"));
+  EXPECT_THAT(text("gptq-int4-desc-act"), HasSubstr("GPTQ with desc_act = false"));
+  EXPECT_THAT(text("ct-int4-g-idx"), HasSubstr("without actorder group"));
+  EXPECT_THAT(ids(packed("bnb-nf4", "vllm")), Contains("method-unknown"));
+}
+
+TEST(InspectIntegers, OfAnotherLayoutAreANote) {
+  const Inspection made = packed("awq-int4", "transformers", [](EditedCheckpoint& checkpoint) {
+    checkpoint.replace_in_config("\"version\": \"gemm\"", "\"version\": \"gemv\"");
+  });
+  EXPECT_THAT(ids(made), IsEmpty());
+  EXPECT_THAT(ids(made, Severity::note), Contains("not-decoded"));
+}
+
+TEST(InspectIntegers, WithoutTheIndexOfTheirGroupsAreAnError) {
+  const Inspection made = packed("ct-int4-g-idx", "transformers", [](EditedCheckpoint& checkpoint) {
+    for (const std::string& name : checkpoint.ending("weight_g_idx")) checkpoint.tensors.erase(name);
+  });
+  EXPECT_THAT(ids(made), Contains("g-idx-missing"));
+  const Inspection gptq = packed("gptq-int4-desc-act", "transformers", [](EditedCheckpoint& checkpoint) {
+    for (const std::string& name : checkpoint.ending(".g_idx")) checkpoint.tensors.erase(name);
+  });
+  EXPECT_THAT(ids(gptq), Contains("g-idx-missing"));
+}
+
+/// Rows 3, 8, 15, 16, 17 and 31 of each of the seven weights have zero point 0 in their second group; that of row 17 is
+/// stored as -2, since row 16 borrows from it.
+TEST(InspectZeroPoints, ThatAreStoredAsOnesAreReadDifferently) {
+  EXPECT_THAT(finding(packed("gptq-int4-asym", "transformers"), "zero-point-wraps").text,
+              HasSubstr("35 zero points of 7 modules"));
+  EXPECT_THAT(ids(packed("gptq-int4", "transformers")), IsEmpty());
+}
+
+TEST(InspectZeroPoints, ThatALoaderDoesNotReadAreAnError) {
+  const Inspection made = packed("gptq-int4", "vllm", [](EditedCheckpoint& checkpoint) {
+    checkpoint.tensors.at(checkpoint.ending("q_proj.qzeros").front()).bytes.front() = std::byte{0x76};
+  });
+  EXPECT_THAT(finding(made, "zero-points-ignored").text, HasSubstr("1 zero point of 1 module"));
 }
 
 /// What a loader makes of the scales of the KV cache, by what is in the file and what it is told.

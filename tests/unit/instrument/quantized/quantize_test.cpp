@@ -189,7 +189,7 @@ TEST_P(Targets, AreReadAsTheyWereWritten) {
     for (const QuantizedWeight& weight : made->weights) {
       if (weight.module != module.path) continue;
       const auto matrix = stored_matrix(module, config);
-      ASSERT_TRUE(matrix) << matrix.error().message;
+      ASSERT_TRUE(matrix) << matrix.error().text;
       const auto tensor = before.find(module.path + ".weight");
       const auto values = safetensors_values(*tensor.entry, tensor.bytes()).value();
       double noise = 0;

@@ -40,7 +40,7 @@ TEST_P(Producers, DecodeAsTheirPackagesDo) {
     const auto known = expected["decoded"].find(module.path);
     if (known == expected["decoded"].end()) continue;
     const auto matrix = stored_matrix(module, config);
-    ASSERT_TRUE(matrix) << matrix.error().message;
+    ASSERT_TRUE(matrix) << matrix.error().text;
     EXPECT_EQ(matrix->rows, (*known)["rows"].get<std::int64_t>());
     EXPECT_EQ(matrix->columns, (*known)["columns"].get<std::int64_t>());
     EXPECT_EQ(fnv1a(*matrix), (*known)["fnv1a"].get<std::string>()) << module.path;
@@ -52,7 +52,9 @@ TEST_P(Producers, DecodeAsTheirPackagesDo) {
 INSTANTIATE_TEST_SUITE_P(All, Producers,
                          ::testing::Values("fp8-block", "fp8-tensor", "ct-fp8-tensor", "ct-fp8-channel", "ct-nvfp4",
                                            "ct-mxfp4", "ct-mxfp8", "modelopt-nvfp4", "modelopt-mxfp8", "torchao-fp8",
-                                           "torchao-nvfp4", "gpt-oss-mxfp4"));
+                                           "torchao-nvfp4", "gpt-oss-mxfp4", "ct-int4", "ct-int4-asym", "ct-int4-g-idx",
+                                           "ct-int3", "gptq-int4", "gptq-int4-desc-act", "gptq-int4-asym",
+                                           "gptq-int4-v2", "gptq-int8", "gptq-int3", "awq-int4", "bnb-nf4", "bnb-fp4"));
 
 /// Why a module of an edited checkpoint cannot be decoded.
 std::string refusal(const EditedCheckpoint& checkpoint, std::string_view path) {
@@ -63,7 +65,7 @@ std::string refusal(const EditedCheckpoint& checkpoint, std::string_view path) {
     if (module.path != path) continue;
     const auto matrix = stored_matrix(module, config);
     EXPECT_FALSE(matrix);
-    return matrix ? "" : matrix.error().message;
+    return matrix ? "" : matrix.error().text;
   }
   return "no such module";
 }
@@ -94,6 +96,31 @@ TEST(StoredMatrix, PackedCodesNeedAScale) {
   EXPECT_THAT(refusal(checkpoint, "model.layers.0.mlp.up_proj"), HasSubstr("is packed and has no scale beside it"));
 }
 
+TEST(StoredMatrix, PackedIntegersThatDoNotFitAreNamed) {
+  const auto shortened = [](const char* name, const std::string& tensor, const std::string& path) {
+    EditedCheckpoint checkpoint(name);
+    auto& one = checkpoint.tensors.at(path + tensor);
+    const auto row = one.bytes.size() / static_cast<std::size_t>(one.shape.front());
+    --one.shape.front();
+    one.bytes.resize(one.bytes.size() - row);
+    return refusal(checkpoint, path);
+  };
+  const std::string up = "model.layers.0.mlp.up_proj";
+  EXPECT_THAT(shortened("gptq-int4", ".scales", up), HasSubstr("up_proj.scales' has shape [1,96], expected [2,96]"));
+  EXPECT_THAT(shortened("gptq-int4", ".qzeros", up), HasSubstr("up_proj.qzeros' has shape [1,12], expected [2,12]"));
+  EXPECT_THAT(shortened("gptq-int4", ".g_idx", up), HasSubstr("up_proj.g_idx' is I32 [63], expected I32 [64]"));
+  EXPECT_THAT(shortened("awq-int4", ".qweight", up), HasSubstr("up_proj.qweight' has 63 columns"));
+  EXPECT_THAT(shortened("ct-int4", ".weight_packed", up), HasSubstr("fit a weight of [96,64] by none of the config's"));
+  EXPECT_THAT(shortened("bnb-nf4", ".weight", up), HasSubstr("bytes, expected 3072 for [96,64]"));
+}
+
+TEST(StoredMatrix, GroupsThatAreNotThereAreNamed) {
+  EditedCheckpoint checkpoint("gptq-int4-desc-act");
+  auto& index = checkpoint.tensors.at("model.layers.0.mlp.up_proj.g_idx");
+  index.bytes[4 * 5] = std::byte{2};
+  EXPECT_THAT(refusal(checkpoint, "model.layers.0.mlp.up_proj"), HasSubstr("has group 2 for column 5"));
+}
+
 /// The same codes under the names and in the shapes of other producers decode to the same.
 TEST(StoredMatrix, OtherNamesAreTheSameWeight) {
   EditedCheckpoint checkpoint("ct-mxfp4");
@@ -105,7 +132,7 @@ TEST(StoredMatrix, OtherNamesAreTheSameWeight) {
     for (const StoredModule& one : stored_modules(files)) {
       if (one.path != path) continue;
       const auto matrix = stored_matrix(one, config);
-      return matrix ? fnv1a(*matrix) : matrix.error().message;
+      return matrix ? fnv1a(*matrix) : matrix.error().text;
     }
     return "no such module";
   };
