@@ -47,15 +47,18 @@ struct GemmAttributes {
   std::optional<std::string> kernel_form;   ///< "tensor_core": its bits are those of the device
   /// What x is cast to before the product: "e4m3", "int8"; "unknown": how is not understood.
   std::optional<std::string> input_format;
-  /// By which scales: "fixed", or the largest magnitude of each "tensor", "row", or "group" of `input_group` elements.
+  /// By which scales: "fixed", or the largest magnitude of each "tensor", "row", or "group" of `input_group` elements;
+  /// "row or tensor" where servers differ.
   std::optional<std::string> input_scales;
   std::optional<std::int64_t> input_group;
+  std::optional<std::int64_t> weight_group;  ///< neighbours in a row of the weight that share a zero point
   bool operator==(const GemmAttributes&) const = default;
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("partial_sums", self.partial_sums), visit("transposed", self.transposed);
     visit("kernel_form", self.kernel_form), visit("input_format", self.input_format);
     visit("input_scales", self.input_scales), visit("input_group", self.input_group);
+    visit("weight_group", self.weight_group);
   }
 };
 

@@ -25,6 +25,11 @@ std::string key_of(const DumpTensor& tensor) {
 
 bool is_weight(const DumpTensor& tensor) { return tensor.at.role == "weight" || tensor.at.role == "bias"; }
 
+/// A scale or a zero point that the checkpoint fixes for a product's input.
+bool is_of_input(const DumpTensor& tensor) {
+  return tensor.at.port == Port::input && (tensor.at.form == Form::scale || tensor.at.form == Form::zero_point);
+}
+
 struct Fused {
   std::string_view op;
   std::vector<std::string_view> parts;
@@ -187,7 +192,7 @@ void OpenDump::replace_weights() {
   }
   std::set<std::size_t> gone;
   for (const DumpTensor& tensor : dump_.tensors) {
-    if (of_checkpoint(tensor) || !is_weight(tensor)) continue;
+    if (of_checkpoint(tensor) || !(is_weight(tensor) || is_of_input(tensor))) continue;
     const auto found = own.find(key_of(tensor));
     if (found == own.end()) continue;
     replaced_.push_back({tensor, found->second});

@@ -121,6 +121,7 @@ std::string_view text_of(CastScales scales) {
     case CastScales::tensor:
       return "by the largest magnitude of all";
     case CastScales::row:
+    case CastScales::row_or_tensor:
       return "by the largest magnitude of each row";
     case CastScales::group:
       return "by the largest magnitude of each group";
@@ -139,6 +140,7 @@ Fact<InputCast> input_cast(RunView& run, const Op& op) {
     if (!format) return not_understood("its input is cast when it runs, and how is not known");
     const std::string scales = said->input_scales.value_or("");
     if (scales == "row") return InputCast{*format, CastScales::row, 0};
+    if (scales == "row or tensor") return InputCast{*format, CastScales::row_or_tensor, 0};
     if (scales == "tensor") return InputCast{*format, CastScales::tensor, 0};
     if (scales == "group") return InputCast{*format, CastScales::group, said->input_group.value_or(1)};
     if (!scaled) return not_understood("its input is cast under a scale that was not dumped");
@@ -169,8 +171,7 @@ void add_casts(Values& values, const Op& op, const InputCast& cast, std::vector<
     forms.push_back(std::move(form));
   };
   std::vector<CastScales> all{cast.scales};
-  // vLLM takes rows or the whole, as the GPU's kernels can.
-  if (cast.scales == CastScales::row) all.push_back(CastScales::tensor);
+  if (cast.scales == CastScales::row_or_tensor) all = {CastScales::row, CastScales::tensor};
   for (const CastScales scales : all) {
     for (const bool as_torch : {false, true}) {
       add(scales, as_torch, std::nullopt);

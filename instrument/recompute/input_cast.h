@@ -16,7 +16,8 @@ enum class CastScales : std::uint8_t {
   fixed,   ///< by a scale that was dumped, or is in the checkpoint
   tensor,  ///< the largest magnitude of all rows of the step
   row,
-  group,  ///< of some elements of a row
+  row_or_tensor,  ///< as the GPU's kernels can: vLLM under quant_method fp8
+  group,          ///< of some elements of a row
 };
 
 struct InputCast {

@@ -64,6 +64,9 @@ std::string stated_apart(const Op& op) {
   return softmax != nullptr && softmax->window ? fmt::format("|{}", *softmax->window) : std::string();
 }
 
+/// The end of the name of a group of products whose inputs are cast.
+constexpr std::string_view kCastInputs = "|cast input";
+
 /// Whether a product's input is cast in a way that its checkpoint says: kernels differ in how.
 bool casts_input(const Op& op) {
   const auto* product = op.get<GemmAttributes>();
@@ -111,7 +114,7 @@ std::string Recomputer::group_of(const Op& op, const Tensor& out) {
   if (op.kind == OpKind::copy || op.kind == OpKind::activation) apart += '|' + without_numbers(out.name);
   if (op.layer && depends_on_layer(op.kind)) apart += '|' + attention_modules(op);
   if (of_attention(op.kind)) apart += '|' + what_it_reads(op);
-  if (casts_input(op)) apart += "|cast input";
+  if (casts_input(op)) apart += kCastInputs;
   if (op.layer && depends_on_layer(op.kind) && layers_apart_.contains(*op.layer)) apart += "|of layers apart";
   return fmt::format("{}|{}|{}|{}{}", nanscope::name(op.kind), name, out.role, circumstance(op), apart);
 }
@@ -202,9 +205,11 @@ bool Recomputer::plain_linear(const Op& op) const {
   const Tensor* weight = facts_.run.input(op, "weight");
   const Op* given = x != nullptr && x->known ? facts_.run.maker(*x) : nullptr;
   const bool whole = given != nullptr && given->name == op.name + "_input" && weight != nullptr && weight->known;
-  if (!whole || casts_input(op) || op.name.ends_with("o_proj") || op.name.ends_with("down_proj")) return false;
-  return std::any_of(groups_.begin(), groups_.end(),
-                     [](const auto& group) { return group.first.starts_with("gemm|") && group.second.came_out > 0; });
+  if (!whole || op.name.ends_with("o_proj") || op.name.ends_with("down_proj")) return false;
+  return std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+    return group.first.starts_with("gemm|") && group.first.ends_with(kCastInputs) == casts_input(op) &&
+           group.second.came_out > 0;
+  });
 }
 
 /// Ops behind one that was not dumped whose outputs were: by them its form shows.

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 
+#include "core/counted.h"
 #include "instrument/verify/adapter_factor.h"
 
 namespace nanscope {
@@ -12,6 +14,9 @@ namespace {
 
 constexpr std::int64_t kMostRows = 96;
 constexpr std::int64_t kMostColumns = 2048;
+/// Of the sum of the bounds' squares: bounds are of elements that know nothing of each other, and a weight that was
+/// changed before it was rounded is rounded otherwise.
+constexpr double kSlack = 4;
 
 /// Eigenvalues of a symmetric matrix, falling.
 std::vector<double> eigenvalues(std::vector<double> a, std::int64_t n) {
@@ -55,6 +60,7 @@ std::vector<double> eigenvalues(std::vector<double> a, std::int64_t n) {
 
 /// Dumped and expected rows, with bounds.
 struct Sample {
+  std::vector<std::int64_t> numbers;  ///< of the rows
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::vector<double> actual, expected, bound;
@@ -80,6 +86,7 @@ std::optional<Sample> sample_of(Recomputer& recomputer, const Recomputed& result
       made.expected.push_back(double{prediction->value[at]});
       made.bound.push_back(double{prediction->bound[at]});
     }
+    made.numbers.push_back(row);
     ++made.rows;
   }
   return made;
@@ -119,8 +126,50 @@ std::optional<ExplainedBy> factor(const Sample& sample, const Op& op) {
       scaled.log10_chance};
 }
 
+/// Sums of the input over each group of its columns, a row a row of the sample. Nothing: the weight has no zero points
+/// of neighbours, or its input is not known as the product read it.
+std::optional<Eigen::MatrixXd> sums_of_groups(Recomputer& recomputer, const Sample& sample, const Op& op,
+                                              const Tensor& out) {
+  RunView& run = recomputer.facts().run;
+  const auto* product = op.get<GemmAttributes>();
+  const Tensor* x = run.input(op, "x");
+  if (product == nullptr || !product->weight_group || product->input_format || x == nullptr || !x->known ||
+      x->tokens != out.tokens)
+    return std::nullopt;
+  const std::int64_t group = *product->weight_group;
+  Eigen::MatrixXd sums = Eigen::MatrixXd::Zero(sample.rows, (x->channels + group - 1) / group);
+  for (std::int64_t row = 0; row < sample.rows; ++row) {
+    const auto values = run.row_values(*x, sample.numbers[static_cast<std::size_t>(row)]);
+    if (!values) return std::nullopt;
+    for (std::int64_t k = 0; k < x->channels; ++k)
+      sums(row, k / group) += double{(*values)[static_cast<std::size_t>(k)]};
+  }
+  return sums;
+}
+
+/// A zero point that is off by z changes an output by -z x scale x the sum of its input over the group: what is off
+/// must be a combination of these sums, the same for all rows.
+std::optional<ExplainedBy> other_zero_points(const Sample& sample, const Eigen::MatrixXd& sums, const Op& op) {
+  if (sample.rows < 2 * sums.cols()) return std::nullopt;
+  Eigen::MatrixXd off(sample.rows, sample.columns);
+  for (std::int64_t i = 0; i < sample.rows; ++i) {
+    for (std::int64_t c = 0; c < sample.columns; ++c) {
+      const auto at = static_cast<std::size_t>(i * sample.columns + c);
+      off(i, c) = sample.actual[at] - sample.expected[at];
+    }
+  }
+  const Eigen::MatrixXd left = off - sums * sums.colPivHouseholderQr().solve(off);
+  double noise = 0;
+  for (const double bound : sample.bound) noise += bound * bound;
+  if (left.squaredNorm() > kSlack * noise) return std::nullopt;
+  return ExplainedBy{"zero-points",
+                     fmt::format("other zero points: each output is off by numbers times the sums of its input over {} "
+                                 "of columns, the same in all rows",
+                                 counted(static_cast<std::size_t>(sums.cols()), "group")),
+                     op.name, 1, noise > 0 ? std::sqrt(left.squaredNorm() / noise) : 0};
+}
+
 std::optional<ExplainedBy> low_rank(const Sample& sample, const Op& op) {
-  constexpr double kSlack = 4;  ///< bounds are of elements that know nothing of each other
   std::vector<double> off(sample.actual.size());
   double noise = 0;
   for (std::size_t i = 0; i < off.size(); ++i) {
@@ -167,7 +216,12 @@ std::optional<ExplainedBy> linear_change(Recomputer& recomputer, const Recompute
   if (auto found = factor(*sample, op)) return found;
   // A tile that is wrong is of low rank, too; an adapter changes all outputs.
   const bool everywhere = 5 * (result.elements - result.explained) >= result.elements;
-  return op.kind == OpKind::gemm && everywhere ? low_rank(*sample, op) : std::nullopt;
+  if (op.kind != OpKind::gemm || !everywhere) return std::nullopt;
+  const auto sums = sums_of_groups(recomputer, *sample, op, *recomputer.facts().run.tensor(result.tensor));
+  // A change of zero points is of low rank, too: with too few rows the two cannot be told apart.
+  if (!sums) return low_rank(*sample, op);
+  if (auto found = other_zero_points(*sample, *sums, op)) return found;
+  return sample->rows < 2 * sums->cols() ? std::nullopt : low_rank(*sample, op);
 }
 
 }  // namespace nanscope

@@ -21,8 +21,8 @@ namespace nanscope {
 
 /// Something else that a server may have done, and how much of an output that explains.
 struct ExplainedBy {
-  std::string alternative;  ///< its name in alternatives.def, or "scaled", "low-rank", "adapter-scale",
-                            ///< "weight-in-memory", "bad-weight"
+  std::string alternative;  ///< its name in alternatives.def, or "scaled", "low-rank", "zero-points",
+                            ///< "adapter-scale", "weight-in-memory", "bad-weight"
   std::string text;
   std::string op;              ///< whose change it is: the op itself, or one before it that was not dumped
   double share = 0;            ///< of the elements

@@ -17,6 +17,7 @@ import xml.etree.ElementTree
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "..", "golden", "verify")
 CHECKPOINTS = os.path.join(HERE, "..", "unit", "instrument", "model", "checkpoints")
+QUANTIZED = os.path.join(HERE, "..", "unit", "instrument", "quantized", "checkpoints")
 NANSCOPE = ""
 
 
@@ -26,8 +27,19 @@ def expected_of(name):
 
 
 def model_of(name):
-    own = os.path.join(GOLDEN, name, "model")
-    return own if os.path.isdir(own) else os.path.join(CHECKPOINTS, expected_of(name)["family"])
+    """The case's own checkpoint, another case's, a producer's quantized one, or its family's."""
+    checkpoint = expected_of(name).get("checkpoint", name)
+    for folder in (os.path.join(GOLDEN, name, "model"), os.path.join(GOLDEN, checkpoint, "model"), os.path.join(QUANTIZED, checkpoint)):
+        if os.path.isdir(folder):
+            return folder
+    return os.path.join(CHECKPOINTS, expected_of(name)["family"])
+
+
+def casts_inputs(name):
+    """Whether the checkpoint says that inputs of products are cast when it is served."""
+    with open(os.path.join(model_of(name), "config.json"), encoding="utf-8") as file:
+        groups = json.load(file).get("quantization_config", {}).get("config_groups", {})
+    return any(group["input_activations"] for group in groups.values())
 
 
 def verify(dump, model, *more):
@@ -91,16 +103,18 @@ class Verdicts(unittest.TestCase):
                 # Of a mixture of experts the choice of experts is not recomputed.
                 self.assertGreater(said["coverage"], 0.94)
                 self.assertEqual(code, 1 if not expected["healthy"] else 0 if said["coverage"] >= 0.95 else 3)
-                self.assertGreater(said["checked"], 80)
-                self.assertEqual(said["free_run"]["why_not"], "")
+                self.assertGreater(said["checked"], 59 if name.startswith("quantized-") else 80)
+                why_not = "inputs of products are cast" if casts_inputs(name) else ""
+                self.assertEqual(said["free_run"]["why_not"][:len(why_not) or None], why_not)
                 if expected["healthy"]:
                     self.assertEqual((said["off"], said["first"]), (0, None))
                     self.assertIsNone(said["free_run"]["leaves_at"])
                     continue
                 first = said["first"]
                 self.assertIn(first["op"], expected["ops"])
-                self.assertIn(first["explanations"][0]["alternative"], expected["alternatives"])
-                self.assertEqual(first["certainty"], "shown")
+                explained = [one["alternative"] for one in first["explanations"]]
+                self.assertEqual(first["certainty"], "shown" if expected["alternatives"] else "none")
+                self.assertTrue(explained[:1] == [] == expected["alternatives"] or explained[0] in expected["alternatives"])
                 if expected["layer"] is not None:
                     self.assertEqual(first["layer"], expected["layer"])
 
@@ -117,6 +131,24 @@ class Verdicts(unittest.TestCase):
         self.assertEqual((first["kind"], first["elements"] - first["explained"]), ("weight", 1))
         self.assertEqual((first["worst"]["row"], first["worst"]["channel"]), (3, 5))
         self.assertAlmostEqual(first["worst"]["value"] / first["worst"]["expected"], -64)
+
+    def test_a_fixed_scale_of_an_input_is_compared_with_the_checkpoints(self):
+        name = "quantized-ct-fp8-static"
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "model")
+            shutil.copytree(model_of(name), model)
+            path = os.path.join(model, "model.safetensors")
+            with open(path, "rb") as file:
+                content = bytearray(file.read())
+            size, = struct.unpack("<Q", content[:8])
+            at = json.loads(content[8:8 + size])["model.layers.0.mlp.down_proj.input_scale"]["data_offsets"][0] + 8 + size
+            content[at] ^= 0x40
+            with open(path, "wb") as file:
+                file.write(content)
+            run = verify(os.path.join(GOLDEN, name, "dump"), model, "--json")
+        first = json.loads(run.stdout)["first"]
+        self.assertEqual((run.returncode, first["kind"], first["op"]), (1, "weight", "down_proj"))
+        self.assertIn("down_proj.input_scale", first["tensor"])
 
     def test_least_coverage(self):
         code, said = answer("healthy-mixtral-bf16", "--min-coverage", "1")
@@ -402,11 +434,16 @@ class DiagnoseWithItsModel(unittest.TestCase):
                 dump = os.path.join(GOLDEN, name, "dump")
                 code, said, _ = diagnose(dump, "--model", model_of(name))
                 coverage = said["coverage"]["judged"] / said["coverage"]["outputs"]
-                self.assertGreater(coverage, 0.94)
+                # vLLM's scales of the cache and its tables of angles are no outputs that can be judged.
+                self.assertGreater(coverage, 0.9 if expected["attention"] == "vllm" else 0.94)
                 self.assertGreater(coverage, diagnose(dump)[1]["coverage"]["judged"] / said["coverage"]["outputs"])
                 if expected["healthy"]:
                     self.assertEqual((code, said["faults"]), (0, []))
                     self.assertEqual(said["verdict"], "clean" if coverage == 1 else "no-fault-found")
+                    continue
+                # The only down_proj of a model of one layer: no other shows how that product casts its input.
+                if "diagnose" in expected:
+                    self.assertEqual((code, said["verdict"]), (0, expected["diagnose"]))
                     continue
                 self.assertEqual((code, said["root_cause"]["class"], said["root_cause"]["certainty"]), (1, "wrong-result", "proved"))
                 if expected["layer"] is not None:

@@ -1,5 +1,6 @@
 #include "instrument/dump/containers/decoded.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "instrument/quantized/product_inputs.h"
@@ -23,6 +24,9 @@ Result<std::unique_ptr<DecodedContainer>> DecodedContainer::open(const std::file
     tensor.shape = {matrix->rows, matrix->columns};
     tensor.decoded = true;
     tensor.product = product_of(module, made->config_);
+    const PackedWeight* layout = matrix->layout.get();
+    const bool in_order = layout != nullptr && std::is_sorted(layout->group_of.begin(), layout->group_of.end());
+    if (in_order && !layout->zero_points.empty()) tensor.product.weight_group = matrix->block_columns;
     made->tensors_.push_back(std::move(tensor));
     for (const auto& [part, one] : module.tensors) {
       if (part != "bias" && !is_of_input(part)) made->made_of_.insert(one.entry->name);

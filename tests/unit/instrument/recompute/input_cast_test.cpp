@@ -107,9 +107,8 @@ TEST(InputCast, IsByTheLargestMagnitudeOfAGroup) {
 
 /// compressed-tensors in torch: a scale of the largest magnitude over 127.5, and each step in the model's dtype.
 TEST(InputCast, RoundsEachStepInTorch) {
-  expect_form(
-      {.divisor = 127.5, .as_torch = true, .format = Format::bf16},
-      "of the input, cast to int8 by the largest magnitude of each row, each step rounded");
+  expect_form({.divisor = 127.5, .as_torch = true, .format = Format::bf16},
+              "of the input, cast to int8 by the largest magnitude of each row, each step rounded");
 }
 
 /// A scale and a zero point whose codes reach from 5 down to -3.5: what lies below is cut off.
