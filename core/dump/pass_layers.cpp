@@ -215,7 +215,9 @@ TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view r
   const OpAttributes product = weight ? OpAttributes(tensor(*weight).product) : OpAttributes(GemmAttributes{});
   give_parameter(inputs, "weight", weight);
   give_parameter(inputs, "bias", parameter(op, "bias"));
-  if (!weight || !tensor(*weight).decoded) {
+  if (weight && tensor(*weight).decoded) {
+    give_parameter(inputs, "weight_served", parameter(op, "weight", Form::dequantised));
+  } else {
     give_parameter(inputs, "weight_scale", parameter(op, "weight", Form::scale));
     give_parameter(inputs, "weight_scale_2", parameter(op, "weight", Form::second_scale));
   }
@@ -549,6 +551,8 @@ void PassBuilder::place_leftover(Index index) {
     const std::optional<Index> weight = parameter(at.known ? at.op : at.module, "weight");
     if (weight) product = tensor(*weight).product;
     give_parameter(inputs, "weight", weight);
+    if (weight && tensor(*weight).decoded)
+      give_parameter(inputs, "weight_served", parameter(at.known ? at.op : at.module, "weight", Form::dequantised));
     give_parameter(inputs, "bias", parameter(at.known ? at.op : at.module, "bias"));
   }
   const bool fed =

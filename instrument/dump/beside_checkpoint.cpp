@@ -41,6 +41,19 @@ const std::array<Fused, 2>& fused_projections() {
   return known;
 }
 
+/// The format of most elements that modules put out; none: of no floats.
+std::optional<Format> format_of_outputs(const Dump& dump) {
+  std::map<Format, std::int64_t> elements;
+  for (const DumpTensor& tensor : dump.tensors) {
+    const bool output = tensor.at.port == Port::output && tensor.at.form == Form::value && tensor.format;
+    if (output && info(*tensor.format).bits >= 16 && info(*tensor.format).exponent_bits > 0)
+      elements[*tensor.format] += tensor.count();
+  }
+  const auto most = std::max_element(elements.begin(), elements.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == elements.end() ? std::nullopt : std::optional(most->first);
+}
+
 }  // namespace
 
 bool OpenDump::of_checkpoint(const DumpTensor& tensor) const {
@@ -57,7 +70,7 @@ Status OpenDump::add_checkpoint(const std::filesystem::path& folder, std::vector
     add_tensors(std::shared_ptr<Container>(std::move(*container)), {.path = {}, .shown = "adapter/merged", .state = {}},
                 nullptr);
   }
-  auto decoded = DecodedContainer::open(folder);
+  auto decoded = DecodedContainer::open(folder, format_of_outputs(dump_));
   if (!decoded) return tl::unexpected(decoded.error());
   const std::shared_ptr<DecodedContainer> quantized = std::move(*decoded);
   if (quantized != nullptr) add_tensors(quantized, {.path = {}, .shown = "checkpoint/decoded", .state = {}}, nullptr);
@@ -151,16 +164,16 @@ void OpenDump::join_projections() {
   auto joined = std::make_shared<JoinedContainer>();
   std::set<std::string> made;
   std::set<std::size_t> gone;
-  const auto join = [&](const DumpTensor& wanted, const Fused& fused, const std::string& role) {
+  const auto join = [&](const DumpTensor& wanted, const Fused& fused, const std::string& role, Form form) {
     TensorName at = wanted.at;
     at.run.clear();
     at.rank.reset();
-    if (own.contains(parameter_key(at, fused.op, role, Form::value))) return;
+    if (own.contains(parameter_key(at, fused.op, role, form))) return;
     std::vector<JoinedContainer::Part> parts;
     std::vector<std::size_t> sources;
     std::string name;
     for (const std::string_view part : fused.parts) {
-      const auto found = own.find(parameter_key(at, part, role, Form::value));
+      const auto found = own.find(parameter_key(at, part, role, form));
       if (found == own.end()) return;
       const Source& source = sources_[found->second->source];
       parts.emplace_back(source.container, source.tensor);
@@ -176,7 +189,8 @@ void OpenDump::join_projections() {
   for (const DumpTensor& tensor : dump_.tensors) {
     for (const Fused& fused : fused_projections()) {
       if (of_checkpoint(tensor) || tensor.at.op != fused.op || tensor.at.port != Port::output) continue;
-      for (const char* role : {"weight", "bias"}) join(tensor, fused, role);
+      for (const char* role : {"weight", "bias"}) join(tensor, fused, role, Form::value);
+      join(tensor, fused, "weight", Form::dequantised);
     }
   }
   if (made.empty()) return;

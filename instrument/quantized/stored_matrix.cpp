@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/numbers/codec.h"
 #include "core/numbers/decode_span.h"
 #include "core/text/safe_text.h"
 
@@ -256,6 +257,7 @@ void StoredMatrix::row(std::int64_t row, std::span<float> values) const {
   for (float& factor : factors) {
     if (global == GlobalScale::divisor) factor /= global_scale;
     if (global == GlobalScale::multiplier) factor *= global_scale;
+    if (scales_as) factor = decode(*scales_as, encode(*scales_as, factor, Overflow::saturate));
   }
   const auto block = static_cast<std::size_t>(block_columns);
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -38,6 +38,7 @@ struct StoredMatrix {
   std::int64_t scale_columns = 0;  ///< scales in a row of the grid
   GlobalScale global = GlobalScale::none;
   float global_scale = 1;
+  std::optional<Format> scales_as = {};        ///< what row() rounds scales to first, as a server that loads them so
   std::shared_ptr<const PackedWeight> layout;  ///< codes, scales and zero points, instead of the views; else null
 
   bool quantized() const { return scale.has_value(); }

