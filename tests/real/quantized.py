@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Diagnoses and verifies dumps of quantized checkpoints, as they were served and with a planted fault.
 
-    tests/real/quantized.py FOLDER [--nanscope COMMAND] [--only TEXT] [--expect NAME=WORD,...]
+    tests/real/quantized.py FOLDER [--nanscope COMMAND] [--only TEXT] [--healthy] [--expect NAME=CLASS,...]
 
 FOLDER has a folder for each case: `model/`, a checkpoint, and `dump*/`, dumps of what was served from it. Needs torch and
 safetensors. `tests/verify/quantized_dumps.py` writes such checkpoints with the producers' own libraries. A healthy dump
@@ -82,9 +82,9 @@ def healthy(command, dump, model, expected):
     return wrong, told
 
 
-def planted(command, dump, model):
+def planted(command, dump, model, faults):
     missed = []
-    for name, module, fault in FAULTS:
+    for name, module, fault in faults:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "dump"
             shutil.copytree(dump, copy)
@@ -103,22 +103,24 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--nanscope", default=str(ROOT / "build" / "nanscope"))
     parser.add_argument("--only", default="", help="cases whose name has this text")
+    parser.add_argument("--healthy", action="store_true", help="plant nothing")
     parser.add_argument("--expect", default="", help="NAME=CLASS: what diagnose is right to say of a case")
     arguments = parser.parse_args()
     expect = dict(pair.split("=") for pair in arguments.expect.split(",") if pair)
     dumps = [(case.name, dump, case / "model") for case in sorted(arguments.folder.iterdir()) if arguments.only in case.name
              for dump in sorted(case.glob("dump*")) if (case / "model").is_dir()]
     accused, missed = [], []
+    faults = [] if arguments.healthy else FAULTS
     for name, dump, model in dumps:
         expected = {"diagnose --model": [expect[name]], "diagnose": []} if name in expect else {}
         wrong, told = healthy(arguments.nanscope, dump, model, expected)
-        lost = planted(arguments.nanscope, dump, model)
+        lost = planted(arguments.nanscope, dump, model, faults)
         accused += [f"{name} {dump.name} by {one}" for one in wrong]
         missed += [f"{name} {dump.name}: {one}" for one in lost]
-        print(f"{name} {dump.name}: {'; '.join(wrong) or 'not accused'}; {len(FAULTS) - len(lost)} of {len(FAULTS)} faults found"
-              f" ({'; '.join(told)})", flush=True)
+        print(f"{name} {dump.name}: {'; '.join(wrong) or 'not accused'}; {len(faults) - len(lost)} of {len(faults)} faults "
+              f"found ({'; '.join(told)})", flush=True)
     print(f"{len(accused)} of {len(dumps)} dumps accused{': ' + ', '.join(accused) if accused else ''}; "
-          f"{len(FAULTS) * len(dumps) - len(missed)} of {len(FAULTS) * len(dumps)} planted faults found"
+          f"{len(faults) * len(dumps) - len(missed)} of {len(faults) * len(dumps)} planted faults found"
           f"{', missed: ' + ', '.join(missed) if missed else ''}")
     return 1 if accused or missed else 0
 

@@ -34,6 +34,7 @@ SETTINGS = ["0", "-1", "1e400", "nan", "true", '""', "[]", "{}", '"x"', "9223372
             "0.1", "3", "1000000000", "2026-01-01", '"\\u0000"', "[1, 2, 3]", '"bf16"']
 
 UNREAD = "nanscope: not read: "
+PACKED = ["gptq-int4-desc-act", "awq-int4", "bnb-nf4", "ct-int4-asym"]
 
 
 def places(value, at=()):
@@ -219,6 +220,8 @@ GROUPS = [
     Group("hf/*", [word.format("hf") for word in MODEL] + SERVED),
     Group("hf/*", ["quantize hf --to fp8 --calibrate text.txt --tokens 4 -o out/q"]),
     Group("coded/*", [word.format("coded") for word in MODEL]),
+    *(Group(f"{name}/*", [word.format(name) for word in [*MODEL, "verify {0}-dump --model {0}", "diagnose {0}-dump --model {0}"]])
+      for name in PACKED),
     Group("mixed/*", [word.format("mixed") for word in MODEL]),
     Group("reference/*", ["run --model reference -p light --tokens 1 -o out/r.nanscope", "causality reference -p light",
                           "verify own --model reference --prompt light", "diagnose own --model reference"]),
@@ -248,7 +251,10 @@ class Inputs:
         shutil.copytree(CHECKPOINTS / "model" / "checkpoints" / "llama3", folder / "hf")
         shutil.copytree(CHECKPOINTS / "model" / "checkpoints" / "mixtral", folder / "mixed")
         shutil.copytree(CHECKPOINTS / "quantized" / "checkpoints" / "ct-nvfp4", folder / "coded")
-        for name in ("hf", "mixed", "coded"):
+        for name in PACKED:
+            shutil.copytree(CHECKPOINTS / "quantized" / "checkpoints" / name, folder / name)
+            shutil.copytree(TESTS / "golden" / "verify" / f"quantized-{name}" / "dump", folder / f"{name}-dump")
+        for name in ("hf", "mixed", "coded", *PACKED):
             for file in (folder / name).glob("expected*"):
                 file.unlink()
         shutil.copytree(TESTS / "golden" / "dumps", folder / "golden", ignore=shutil.ignore_patterns("producers", "make*", "expected*", "refused*"))
