@@ -9,6 +9,7 @@
 
 #include "core/run/mask.h"
 #include "instrument/recompute/bounds.h"
+#include "instrument/recompute/variants.h"
 
 namespace nanscope {
 namespace {
@@ -388,7 +389,10 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
   for (std::size_t i = 0; i < forms.size() && (!most.all() || op.kind == OpKind::layer_norm); ++i) {
     const Tried tried = try_form(forms[i], sample, members);
     if (forms[i].only_whole && !tried.all()) continue;
-    if (i == 0 || tried.better_than(most) || tried.nearer_than(most)) best = i, most = tried;
+    // Over an unrounded sum a norm is nearly what it is over the rounded one.
+    const bool near = op.kind == OpKind::layer_norm && forms[i].rounded == kOfUnroundedSum;
+    const bool better = tried.better_than(most) && (!near || tried.nowhere_worse_than(most));
+    if (i == 0 || better || tried.nearer_than(most)) best = i, most = tried;
   }
   const bool shown = !sample.empty();
   groups_[key].by_readers = !shown;

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -193,11 +194,13 @@ class Recomputer {
   /// What a form does for the ops that it is tried on.
   struct Tried {
     int ops = 0;
-    int came_out = 0;    ///< of them
-    double share = 0;    ///< of elements, summed over the ops
-    double squares = 0;  ///< of the distances in units of the bound, over all elements
+    int came_out = 0;            ///< of them
+    double share = 0;            ///< of elements, summed over the ops
+    double squares = 0;          ///< of the distances in units of the bound, over all elements
+    std::vector<double> shares;  ///< of each op
     void add(double one, double distance = 0, bool near = true) {
       ++ops;
+      shares.push_back(one);
       came_out += one >= kComesOut && near ? 1 : 0;
       share += one;
       squares += distance;
@@ -209,6 +212,11 @@ class Recomputer {
     }
     bool better_than(const Tried& other) const {
       return came_out != other.came_out ? came_out > other.came_out : share > other.share + 1e-9;
+    }
+    /// A row that is wrong is explained a little more by one form or the other, by chance.
+    bool nowhere_worse_than(const Tried& other) const {
+      return std::equal(shares.begin(), shares.end(), other.shares.begin(), other.shares.end(),
+                        [](double one, double its) { return one >= its - 1e-9; });
     }
   };
   Tried try_form(const OpForm& form, std::vector<std::pair<OpId, TensorId>>& sample,
