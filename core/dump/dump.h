@@ -33,8 +33,9 @@ struct DumpTensor {
   /// Its health is what was measured when it was dumped, and its elements were not. Counts of NaN and Inf say then that
   /// there is one, not how many, and rows say nothing.
   bool stated = false;
-  bool decoded = false;         ///< it is codes times scales already, whatever scales the dump has
-  GemmAttributes product = {};  ///< of a weight: what its checkpoint says of the product
+  bool decoded = false;  ///< it is codes times scales already, whatever scales the dump has
+  std::shared_ptr<const GemmAttributes> product =
+      nullptr;  ///< of a weight: what its checkpoint says of the product; or null
 
   std::int64_t rows() const;
   std::int64_t channels() const;

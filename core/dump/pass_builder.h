@@ -72,6 +72,7 @@ class PassBuilder {
   std::vector<Index> outputs_of(std::string_view op, std::string_view role) const;
 
   std::optional<Index> of_input(std::string_view op, Form form);
+  OpAttributes product_with(std::optional<Index> weight) const;
 
   // Emission.
   TensorId emit_parameter(Index index);

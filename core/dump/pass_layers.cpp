@@ -195,6 +195,12 @@ TensorId PassBuilder::norm_of(std::string_view op, TensorId x) {
   return emit(std::string(op), OpKind::layer_norm, std::move(inputs), {"out", outs});
 }
 
+/// What a weight's checkpoint says of the product with it.
+OpAttributes PassBuilder::product_with(std::optional<Index> weight) const {
+  const auto said = weight ? tensor(*weight).product : nullptr;
+  return said != nullptr ? *said : GemmAttributes{};
+}
+
 /// A scale or a zero point of what an op reads: of the pass, or a checkpoint's for all passes.
 std::optional<PassBuilder::Index> PassBuilder::of_input(std::string_view op, Form form) {
   if (const std::vector<Index> own = find(op, Port::input, form); !own.empty()) return own.front();
@@ -212,7 +218,7 @@ TensorId PassBuilder::linear(std::string_view op, TensorId x, std::string_view r
     give_parameter(inputs, "x_zero_point", of_input(op, Form::zero_point));
   }
   const std::optional<Index> weight = parameter(op, "weight");
-  const OpAttributes product = weight ? OpAttributes(tensor(*weight).product) : OpAttributes(GemmAttributes{});
+  const OpAttributes product = product_with(weight);
   give_parameter(inputs, "weight", weight);
   give_parameter(inputs, "bias", parameter(op, "bias"));
   if (weight && tensor(*weight).decoded) {
@@ -525,7 +531,7 @@ void PassBuilder::place_leftover(Index index) {
     return;
   }
   Inputs inputs;
-  GemmAttributes product;
+  OpAttributes product = GemmAttributes{};
   const bool module = at.kind == OpKind::block;
   if (at.port == Port::input || !at.known || module) {
     if (const auto same = same_bytes_before(index, 0)) {
@@ -549,7 +555,7 @@ void PassBuilder::place_leftover(Index index) {
       inputs.push_back({std::move(role), emitted_[other], {}});
     }
     const std::optional<Index> weight = parameter(at.known ? at.op : at.module, "weight");
-    if (weight) product = tensor(*weight).product;
+    product = product_with(weight);
     give_parameter(inputs, "weight", weight);
     if (weight && tensor(*weight).decoded)
       give_parameter(inputs, "weight_served", parameter(at.known ? at.op : at.module, "weight", Form::dequantised));
@@ -566,7 +572,7 @@ void PassBuilder::place_leftover(Index index) {
   const OpKind kind = fed ? by_shape : OpKind::dumped;
   const TensorId last = last_;
   emit(at.op, kind, std::move(inputs), {at.role, {index}},
-       kind == OpKind::gemm ? OpAttributes(product) : OpAttributes(NoAttributes{}));
+       kind == OpKind::gemm ? product : OpAttributes(NoAttributes{}));
   run_.last_op().by_name = at.known;
   // What nobody knows is not what the next one is made of.
   if (!at.known) last_ = last;

@@ -29,7 +29,7 @@ struct ContainedTensor {
   std::uint64_t offset = 0;         ///< of its first byte in the file, or of the archive member that holds it
   std::string note;                 ///< what the file leaves open, in a clause: "stored as |V1, ..."; mostly empty
   bool decoded = false;             ///< it is codes times scales already
-  GemmAttributes product = {};      ///< of a weight: what its checkpoint says of the product
+  std::shared_ptr<const GemmAttributes> product = nullptr;  ///< of a weight: what its checkpoint says; or null
 
   std::uint64_t count() const;
 };

@@ -22,10 +22,11 @@ void DecodedContainer::add(std::size_t module, const StoredMatrix& matrix, std::
   tensor.dtype = find_dtype("float32");
   tensor.shape = {matrix.rows, matrix.columns};
   tensor.decoded = true;
-  tensor.product = product_of(modules_[module], config_);
+  GemmAttributes product = product_of(modules_[module], config_);
   const PackedWeight* layout = matrix.layout.get();
   const bool in_order = layout != nullptr && std::is_sorted(layout->group_of.begin(), layout->group_of.end());
-  if (in_order && !layout->zero_points.empty()) tensor.product.weight_group = matrix.block_columns;
+  if (in_order && !layout->zero_points.empty()) product.weight_group = matrix.block_columns;
+  tensor.product = std::make_shared<const GemmAttributes>(std::move(product));
   tensors_.push_back(std::move(tensor));
   decoded_.push_back({module, scales_as});
 }

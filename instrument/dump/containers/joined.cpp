@@ -14,7 +14,9 @@ bool JoinedContainer::add(std::string name, std::vector<Part> parts) {
     const bool alike = part.dtype == joined.dtype && part.shape.size() == joined.shape.size() &&
                        std::equal(part.shape.begin() + 1, part.shape.end(), joined.shape.begin() + 1);
     if (!alike) return false;
-    if (!(part.product == joined.product)) joined.product.input_format = "unknown";
+    const bool same = part.product == joined.product ||
+                      (part.product != nullptr && joined.product != nullptr && *part.product == *joined.product);
+    if (!same) joined.product = std::make_shared<const GemmAttributes>(GemmAttributes{.input_format = "unknown"});
     joined.shape.front() += part.shape.front();
   }
   joined.key = std::move(name);
