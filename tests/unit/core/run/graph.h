@@ -55,6 +55,8 @@ class DumpGraph final : public nanscope::MemoryRun {
     return steps_.back().id;
   }
   Step& last_pass() { return steps_.back(); }
+  /// The op that was added last is a module of a known name.
+  void know_by_name() { last_op().by_name = true; }
   /// One sequence of four tokens from position 0.
   StepId pass() { return pass({Span{0, 0, 0, 4, 0, 4}}); }
 

@@ -288,5 +288,30 @@ TEST(RecomputeHadamard, IsEachHeadTimesTheMatrixOfSigns) {
   expect_seen([](const Change& change) { return rotated_heads(change); }, 2, 11);
 }
 
+double in_f16(double value) {
+  return double{decode(Format::f16, encode(Format::f16, static_cast<float>(value), Overflow::saturate))};
+}
+
+/// vLLM's SiluAndMul in f16: silu(gate) is rounded, as a subnormal number where gate is small, before it is multiplied.
+TEST(RecomputeActivation, RoundsASubnormalGateBeforeItIsMultiplied) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId gate = g.source({.channels = 64, .fill = noise(1, 0x1p-14), .format = Format::f16});
+  const TensorId up = g.op("up_proj", OpKind::gemm, {}, {.channels = 64, .fill = noise(2, 8), .format = Format::f16});
+  Numbers stored(4, 64);
+  for (std::int64_t r = 0; r < 4; ++r) {
+    for (std::int64_t c = 0; c < 64; ++c) {
+      const double x = double{g.at(gate, r, c)};
+      stored.at(r, c) = in_f16(x / (1 + std::exp(-x))) * double{g.at(up, r, c)};
+    }
+  }
+  out.out = g.op("mlp_act", OpKind::activation, {{"gate", gate}, {"up", up}},
+                 {.channels = 64, .fill = fill_of(stored), .format = Format::f16});
+  Again again(g);
+  ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
+  EXPECT_EQ(again.result(out.out)->share(), 1.0);
+}
+
 }  // namespace
 }  // namespace nanscope::testing

@@ -173,6 +173,12 @@ TEST(RecomputeNorm, OfASumThatWasNotDumped) {
   EXPECT_EQ(again.result(out)->share(), 1.0);
 }
 
+float in_f16(double value) {
+  return decode(Format::f16, encode(Format::f16, static_cast<float>(value), Overflow::saturate));
+}
+
+constexpr std::int64_t kSumWidth = 512;  // so that some elements show which sum it was
+
 /// Two layers of a norm over the sum of two streams, which is stored in f16, and normed as it was stored or before
 /// that.
 Case of_sum(bool rounded, const Change& change) {
@@ -182,27 +188,25 @@ Case of_sum(bool rounded, const Change& change) {
   for (std::int64_t layer = 0; layer < 2; ++layer) {
     g.layer = layer;
     const auto seed = static_cast<std::uint32_t>(20 * layer);
-    const Made half{.channels = kWidth, .format = Format::f16};
+    const Made half{.channels = kSumWidth, .format = Format::f16};
     Made made = half;
     made.fill = noise(seed + 1);
     const TensorId a = g.op("a", OpKind::dumped, {}, made);
     made.fill = noise(seed + 2, 0.01);
     const TensorId b = g.op("b", OpKind::dumped, {}, made);
-    Numbers sum = stored_numbers(g, a, 4, kWidth);
-    const Numbers second = stored_numbers(g, b, 4, kWidth);
+    Numbers sum = stored_numbers(g, a, 4, kSumWidth);
+    const Numbers second = stored_numbers(g, b, 4, kSumWidth);
     for (std::size_t i = 0; i < sum.v.size(); ++i) sum.v[i] += second.v[i];
     made.fill = fill_of(sum);
     const TensorId x = g.op("attn_residual", OpKind::residual_add, {{"a", a}, {"b", b}}, made);
-    const TensorId weight = g.parameter("attn_norm.weight", 1, kWidth, noise(seed + 3, 0.4));
-    const Numbers w = stored_numbers(g, weight, 1, kWidth);
-    out.right = normed(rounded ? stored_numbers(g, x, 4, kWidth) : sum, w, nullptr, {});
+    const TensorId weight = g.parameter("attn_norm.weight", 1, kSumWidth,
+                                        [=](auto r, auto c) { return in_f16(noise(seed + 3, 0.4)(r, c)); });
+    const Numbers w = stored_numbers(g, weight, 1, kSumWidth);
+    out.right = normed(rounded ? stored_numbers(g, x, 4, kSumWidth) : sum, w, nullptr, {});
     // RMSNorm in f32 hands f16 to the product with the weight, which rounds once more.
-    Numbers stored = normed(rounded ? stored_numbers(g, x, 4, kWidth) : sum, Numbers(1, 1), nullptr, {.plus = 1});
+    Numbers stored = normed(rounded ? stored_numbers(g, x, 4, kSumWidth) : sum, Numbers(1, 1), nullptr, {.plus = 1});
     for (std::int64_t r = 0; r < 4; ++r) {
-      for (std::int64_t c = 0; c < kWidth; ++c)
-        stored.at(r, c) =
-            double{decode(Format::f16, encode(Format::f16, static_cast<float>(stored.at(r, c)), Overflow::saturate))} *
-            w.at(0, c);
+      for (std::int64_t c = 0; c < kSumWidth; ++c) stored.at(r, c) = double{in_f16(stored.at(r, c))} * w.at(0, c);
     }
     if (layer == 1) change(stored);
     made.fill = fill_of(stored);
@@ -223,6 +227,21 @@ TEST(RecomputeNorm, GoesOverTheSumAsItIsStoredOrBeforeThat) {
 TEST(RecomputeNorm, OverASumSeesAnElementThatIsOff) {
   for (const bool rounded : {true, false})
     expect_seen([&](const Change& change) { return of_sum(rounded, change); }, 3, 11);
+}
+
+/// Of a row of zeros, or of one that is off by about its bound, one form or the other explains a little more by chance.
+TEST(RecomputeNorm, ARowThatIsOffDoesNotChooseTheSumBeforeItWasRounded) {
+  for (std::int64_t row = 0; row < 4; ++row) {
+    for (const double factor :
+         {0.0, 1 - 0x1.2p-9, 1 - 0x1p-9, 1 - 0x1.8p-10, 1 + 0x1.8p-10, 1 + 0x1p-9, 1 + 0x1.2p-9}) {
+      const Case one = of_sum(true, [&](Numbers& numbers) {
+        for (std::int64_t c = 0; c < kSumWidth; ++c) numbers.at(row, c) *= factor;
+      });
+      Again again(*one.graph);
+      ASSERT_NE(again.result(one.out), nullptr) << again.why_not(one.out);
+      EXPECT_EQ(again.result(one.out)->form.text, "rms norm") << row << ' ' << factor;
+    }
+  }
 }
 
 }  // namespace
