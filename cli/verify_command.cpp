@@ -87,15 +87,11 @@ Result<std::string> about(const VerifyArguments& arguments) {
 }
 
 /// The free run, or the reason why there is none. Error: interrupted.
-Result<FreeRun> run_freely(const VerifyArguments& arguments, ReferenceModel& reference, const ModelSpec& spec,
-                           DumpRun& run, const Interrupt& interrupt) {
+Result<FreeRun> run_freely(const VerifyArguments& arguments, ReferenceModel& reference, DumpRun& run,
+                           const Interrupt& interrupt) {
   FreeRun none;
   none.why = arguments.adapter.empty() ? "not requested" : "the engine runs no adapter";
   if (arguments.no_free_run || arguments.brief || !arguments.adapter.empty()) return none;
-  if (spec.casts_inputs) {
-    none.why = "inputs of products are cast, and a code that falls the other way is no rounding";
-    return none;
-  }
   auto ran = reference.run(run, served_format(run), interrupt.token());
   if (ran || interrupt.requested()) return ran;
   none.why = ran.error().message;
@@ -180,7 +176,7 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
     if (!wrong) return complain("--prompt: " + wrong.error().message);
     if (!wrong->empty()) made->notes.push_back(*wrong);
   }
-  const Result<FreeRun> free = run_freely(arguments, **reference, one.spec, *one.run, interrupt);
+  const Result<FreeRun> free = run_freely(arguments, **reference, *one.run, interrupt);
   if (!free) return interrupt.code();
   if (made->coverage() < arguments.min_coverage)
     made->open = fmt::format("{:.3g} % of the elements were checked, less than the {:.3g} % of --min-coverage",

@@ -26,7 +26,7 @@ std::string key_of(const DumpTensor& tensor) {
 bool is_weight(const DumpTensor& tensor) { return tensor.at.role == "weight" || tensor.at.role == "bias"; }
 
 /// A scale or a zero point that the checkpoint fixes for a product's input.
-bool is_of_input(const DumpTensor& tensor) {
+bool is_scale_of_input(const DumpTensor& tensor) {
   return tensor.at.port == Port::input && (tensor.at.form == Form::scale || tensor.at.form == Form::zero_point);
 }
 
@@ -114,28 +114,31 @@ void OpenDump::add_tied_head() {
 }
 
 /// Scales and zero points of the inputs of projections that were joined: one for all where all have the same, else
-/// none, since servers differ in which they take.
-void OpenDump::join_input_scales(std::string_view weight, std::set<std::size_t>& gone) {
-  for (const Fused& fused : fused_projections()) {
-    const std::size_t place = weight.find(fused.op);
-    if (place == std::string_view::npos) continue;
-    const std::string before(weight.substr(0, place));
-    for (const char* what : {".input_scale", ".activation_scale", ".input_zero_point"}) {
-      std::vector<DumpTensor> parts;
-      for (const DumpTensor& tensor : dump_.tensors) {
-        const std::string_view name = std::string_view(tensor.name).substr(tensor.name.find('/') + 1);
-        const bool own = std::any_of(fused.parts.begin(), fused.parts.end(), [&](std::string_view part) {
-          return name == fmt::format("{}{}{}", before, part, what);
-        });
-        if (own && of_checkpoint(tensor)) parts.push_back(tensor);
-      }
-      for (const DumpTensor& part : parts) gone.insert(part.source);
-      if (parts.size() != fused.parts.size()) continue;
-      if (auto joined = one_of_all(parts)) {
-        joined->at = parse_tensor_name(fmt::format("checkpoint/{}{}{}", before, fused.op, what));
-        gone.erase(joined->source);
-        std::erase_if(dump_.tensors, [&](const DumpTensor& tensor) { return tensor.source == joined->source; });
-        dump_.tensors.push_back(std::move(*joined));
+/// none, since servers differ in which they take. `joined`: the names of the weights.
+void OpenDump::join_input_scales(const std::set<std::string>& joined, std::set<std::size_t>& gone) {
+  std::map<std::string, DumpTensor> of_inputs;
+  for (const DumpTensor& tensor : dump_.tensors) {
+    if (of_checkpoint(tensor) && is_scale_of_input(tensor))
+      of_inputs.emplace(tensor.name.substr(tensor.name.find('/') + 1), tensor);
+  }
+  for (const std::string& weight : joined) {
+    for (const Fused& fused : fused_projections()) {
+      const std::size_t place = weight.find(fused.op);
+      if (place == std::string::npos || !weight.ends_with(".weight")) continue;
+      for (const char* what : {".input_scale", ".activation_scale", ".input_zero_point"}) {
+        std::vector<DumpTensor> parts;
+        for (const std::string_view part : fused.parts) {
+          const auto found = of_inputs.find(fmt::format("{}{}{}", weight.substr(0, place), part, what));
+          if (found != of_inputs.end()) parts.push_back(found->second);
+        }
+        for (const DumpTensor& part : parts) gone.insert(part.source);
+        auto one = parts.size() == fused.parts.size() ? one_of_all(parts) : std::nullopt;
+        if (!one) continue;
+        one->at = parse_tensor_name(fmt::format("checkpoint/{}{}{}", weight.substr(0, place), fused.op, what));
+        gone.erase(one->source);
+        const auto own = std::find_if(dump_.tensors.begin(), dump_.tensors.end(),
+                                      [&](const DumpTensor& tensor) { return tensor.source == one->source; });
+        *own = std::move(*one);
       }
     }
   }
@@ -194,7 +197,7 @@ void OpenDump::join_projections() {
     }
   }
   if (made.empty()) return;
-  for (const std::string& name : made) join_input_scales(name, gone);
+  join_input_scales(made, gone);
   std::erase_if(dump_.tensors, [&](const DumpTensor& tensor) { return gone.contains(tensor.source); });
   add_tensors(joined, {.path = {}, .shown = "checkpoint/joined", .state = {}}, nullptr);
 }
@@ -206,7 +209,7 @@ void OpenDump::replace_weights() {
   }
   std::set<std::size_t> gone;
   for (const DumpTensor& tensor : dump_.tensors) {
-    if (of_checkpoint(tensor) || !(is_weight(tensor) || is_of_input(tensor))) continue;
+    if (of_checkpoint(tensor) || !(is_weight(tensor) || is_scale_of_input(tensor))) continue;
     const auto found = own.find(key_of(tensor));
     if (found == own.end()) continue;
     replaced_.push_back({tensor, found->second});

@@ -91,7 +91,7 @@ class OpenDump final : public DumpElements {
   Status add_checkpoint(const std::filesystem::path& folder, std::vector<NamedTensor> merged);
   void add_tied_head();
   void join_projections();
-  void join_input_scales(std::string_view weight, std::set<std::size_t>& gone);
+  void join_input_scales(const std::set<std::string>& joined, std::set<std::size_t>& gone);
   std::optional<DumpTensor> one_of_all(const std::vector<DumpTensor>& parts) const;
   void replace_weights();
   bool of_checkpoint(const DumpTensor& tensor) const;

@@ -59,6 +59,7 @@ GemmAttributes product_of(const StoredModule& module, const QuantizationConfig& 
       return module.has("SCB") ? unknown() : GemmAttributes{};
     case QuantMethod::fp8:
       if (config.inputs == InputScales::fixed) return cast_to("e4m3", "fixed");
+      if (config.powers_of_two) return unknown();  // some kernels round the input's scales to them, too
       return config.block ? cast_to("e4m3", "group", (*config.block)[1]) : cast_to("e4m3", "row or tensor");
     case QuantMethod::fbgemm_fp8:
       return cast_to("e4m3", "row");

@@ -10,6 +10,7 @@
 #include "instrument/diagnosis/facts.h"
 #include "instrument/engine/engine.h"
 #include "instrument/engine/model_folder.h"
+#include "instrument/model/model_spec.h"
 #include "instrument/recompute/arithmetic.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recompute.h"
@@ -169,6 +170,7 @@ Format served_format(RunView& run) {
 
 struct ReferenceModel::Parts {
   EngineConfig config;
+  bool casts_inputs = false;  ///< servers of the checkpoint do
   std::unique_ptr<kernels::Device> device;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const LoadedModel> model;
@@ -181,6 +183,9 @@ Result<std::unique_ptr<ReferenceModel>> ReferenceModel::load(const std::filesyst
                                                              std::stop_token stop) {
   auto parts = std::make_unique<Parts>();
   if (Status used = use_model_folder(parts->config, folder); !used) return tl::unexpected(used.error());
+  const auto spec = read_model_spec(folder);
+  if (!spec) return tl::unexpected(spec.error());
+  parts->casts_inputs = spec->casts_inputs;
   parts->config.activation_format = Format::f32;
   parts->config.kv.format = Format::f32;
   auto device = kernels::make_device("cpu", 0);
@@ -199,6 +204,10 @@ Result<std::unique_ptr<ReferenceModel>> ReferenceModel::load(const std::filesyst
 
 Result<FreeRun> ReferenceModel::run(DumpRun& dump, Format served_format, std::stop_token stop) const {
   FreeRun free;
+  if (parts_->casts_inputs) {
+    free.why = "inputs of products are cast, and a code that falls the other way is no rounding";
+    return free;
+  }
   const Result<Served> served = served_of(dump);
   if (!served) {
     free.why = served.error().message;

@@ -153,11 +153,12 @@ def served_awq(folder):
 
 def served_bitsandbytes(folder):
     """With its code for all devices: that for CPUs takes each row to start a block, and may round more."""
+    from torch import library as registry
     from bitsandbytes.backends.default.ops import _dequantize_4bit_compute, _get_4bit_code
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", device_map="cpu").eval()
     for module in model.modules():
         module.support_avx512bf16_for_cpu = False
-    model.kept = torch.library.Library("bitsandbytes", "IMPL")
+    model.kept = registry.Library("bitsandbytes", "IMPL")
     model.kept.impl("dequantize_4bit", lambda codes, absmax, blocksize, kind, *more: _dequantize_4bit_compute(
         codes.reshape(-1), absmax, _get_4bit_code(kind, codes.device), blocksize, *more), "CPU", allow_override=True)
     return model

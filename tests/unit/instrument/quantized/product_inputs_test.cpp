@@ -63,6 +63,12 @@ TEST(ProductInputs, AreUnknownWhereTheConfigSaysACastThatIsNotComputed) {
             "unknown");
 }
 
+TEST(ProductInputs, AreUnknownWhereScalesAreRoundedToPowersOfTwo) {
+  EditedCheckpoint checkpoint("fp8-block");
+  checkpoint.replace_in_config("\"quant_method\": \"fp8\"", "\"quant_method\": \"fp8\", \"scale_fmt\": \"ue8m0\"");
+  EXPECT_EQ(inputs_of(checkpoint), "unknown");
+}
+
 TEST(ProductInputs, OfAnotherTypeAreRefused) {
   EXPECT_THAT(with_inputs(R"("num_bits": "eight")"), ::testing::HasSubstr("input_activations: num_bits"));
 }
