@@ -33,12 +33,16 @@ std::int64_t PackedCodes::words(std::int64_t count) const {
 }
 
 unsigned PackedCodes::at(std::int64_t line, std::int64_t number) const {
-  const std::int64_t in_a_word = word_bits / bits;
-  if (interleaved) number = number / in_a_word * in_a_word + kInterleaved[static_cast<std::size_t>(number % in_a_word)];
+  if (interleaved) number = (number & ~7) + kInterleaved[static_cast<std::size_t>(number & 7)];
   if (upper_first) number ^= 1;
-  const std::int64_t bit = dense ? number * bits : number / in_a_word * word_bits + number % in_a_word * bits;
-  const std::int64_t word = line * next_line + bit / word_bits * next_word;
-  const int within = static_cast<int>(bit % word_bits);
+  std::int64_t bit = number * bits;
+  if (!dense) {
+    const int in_a_word = word_bits / bits;
+    bit = number / in_a_word * word_bits + number % in_a_word * bits;
+  }
+  const int shift = word_bits == 32 ? 5 : 3;  // divisions would take most of the time
+  const std::int64_t word = line * next_line + (bit >> shift) * next_word;
+  const int within = static_cast<int>(bit & (word_bits - 1));
   std::uint64_t code = word_at(bytes, word, word_bits) >> within;
   if (within + bits > word_bits)
     code |= std::uint64_t{word_at(bytes, word + next_word, word_bits)} << (word_bits - within);
