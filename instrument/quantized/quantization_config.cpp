@@ -116,7 +116,10 @@ Status read_groups(ConfigReader& config, QuantizationConfig& out) {
 /// GPTQ and AWQ have one group for all: bits, and elements of a row that share a scale and a zero point.
 void read_packed(ConfigReader& config, QuantizationConfig& out) {
   const bool awq = out.method == QuantMethod::awq;
-  QuantGroup group{.targets = {"Linear"}, .type = "int", .strategy = "group"};
+  QuantGroup group;
+  group.targets = {"Linear"};
+  group.type = "int";
+  group.strategy = "group";
   group.bits = config.integer(awq && config.has("w_bit") ? "w_bit" : "bits", 0, 1, 64);
   group.group_size =
       config.integer(awq && config.has("q_group_size") ? "q_group_size" : "group_size", 0, -1, kMostBlock);
