@@ -16,7 +16,11 @@ bool JoinedContainer::add(std::string name, std::vector<Part> parts) {
     if (!alike) return false;
     const bool same = part.product == joined.product ||
                       (part.product != nullptr && joined.product != nullptr && *part.product == *joined.product);
-    if (!same) joined.product = std::make_shared<const GemmAttributes>(GemmAttributes{.input_format = "unknown"});
+    if (!same) {
+      GemmAttributes unknown;
+      unknown.input_format = "unknown";
+      joined.product = std::make_shared<const GemmAttributes>(std::move(unknown));
+    }
     joined.shape.front() += part.shape.front();
   }
   joined.key = std::move(name);
