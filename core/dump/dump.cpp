@@ -87,7 +87,7 @@ bool is_parameter(const DumpTensor& tensor) {
   constexpr std::string_view kRoles[] = {
       "weight",     "bias",        "mask",      "block_table", "slot_mapping", "seq_lens", "tokens", "query_start_loc",
       "query_lens", "past_length", "positions", "router_bias", "inv_freq",     "cos",      "sin",    "temperature",
-      "block_size", "sinks"};
+      "block_size", "sinks",       "request_ids"};
   switch (tensor.at.form) {
     case Form::scale:
     case Form::second_scale:

@@ -202,6 +202,7 @@ constexpr std::array kStateTensors = {
     StatePattern{"query_lens q_lens num_scheduled_tokens extend_lens", "query_lens", 316, Port::state},
     StatePattern{"past_length past_len past_seen_tokens past_key_values_length num_computed_tokens", "past_length", 316,
                  Port::state},
+    StatePattern{"request_ids req_ids request_indices seq_ids sequence_ids", "request_ids", 316, Port::state},
     StatePattern{"block_size page_size", "block_size", 316, Port::state},
     StatePattern{"input_ids tokens token_ids prompt_token_ids prompt_ids ids inp_tokens", "tokens", kBeforeLayers,
                  Port::state},

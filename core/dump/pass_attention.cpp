@@ -336,7 +336,11 @@ std::vector<TensorId> PassBuilder::keys(std::string_view letter, TensorId fresh)
     Tensor& gathered = *tensor_of(made.back());
     if (gathered.axis == Axis::slots && gathered_for(gathered, pool)) gathered.axis = Axis::keys;
   }
-  if (made.empty()) made.push_back(cache_id != 0 ? cache_id : fresh);
+  if (!made.empty()) return made;
+  // Of a cache, the rows that the step wrote may have been dumped alone: attention reads their codes.
+  const Tensor* rows = store != nullptr ? run_.output(*store, role + "_codes") : nullptr;
+  const bool codes = rows != nullptr && info(rows->format).bits <= 8;
+  made.push_back(cache_id != 0 ? cache_id : codes ? rows->id : fresh);
   return made;
 }
 

@@ -292,8 +292,15 @@ bool PassBuilder::is_branch(TensorId part, const Tensor& sum) const {
   return op != nullptr && op->kind == OpKind::residual_add && source(op->input("b")) == source(part);
 }
 
+/// Integers that a module is given are positions, ids or lengths: no op computed them from what a dump has.
+bool PassBuilder::is_given_integer(Index index) const {
+  const DumpTensor& given = tensor(index);
+  return given.at.port == Port::input && given.dtype->kind == DtypeKind::integer && !given.format;
+}
+
 TensorId PassBuilder::input_of(std::string_view op, TensorId expected, int index) {
-  const std::vector<Index> dumped = find(op, Port::input, Form::value, index);
+  std::vector<Index> dumped = find(op, Port::input, Form::value, index);
+  std::erase_if(dumped, [this](Index one) { return is_given_integer(one); });
   if (dumped.empty()) return expected;
   Tensor* want = tensor_of(expected);
   if (want != nullptr && !want->known && run_.maker(*want)->kind != OpKind::dumped) {
@@ -435,6 +442,8 @@ std::optional<TensorId> PassBuilder::same_bytes_before(Index index, TensorId exc
   for (const std::size_t place : with_numbers_of(wanted)) {
     const Tensor& at = all[place];
     if (at.id == except || !at.known || at.axis == Axis::none || at.count() < 8) continue;
+    // Codes are made of numbers, no copy of them, however near they are.
+    if (info(at.format).bits <= 8 && info(described.format).bits > 8) continue;
     // Zeros, and what is constant, tell nothing.
     if (at.health.min == at.health.max || at.health.count == 0) continue;
     if (same_bytes({at, 0}, wanted)) return at.id;
@@ -456,14 +465,6 @@ void PassBuilder::add_parameters(const std::vector<std::size_t>& tensors) {
     key.run.clear();
     shared_.emplace(parameter_key(key, at.known ? at.op : at.module, role, at.form), index);
   }
-}
-
-std::int64_t PassBuilder::request_of(const DumpTensor& any, std::size_t sequence) {
-  TensorName at = any.at;
-  at.step.reset();
-  at.rank.reset();
-  const std::string key = fmt::format("{}#{}", at.pass(), sequence);
-  return requests_.emplace(key, static_cast<std::int64_t>(requests_.size())).first->second;
 }
 
 /// Where the rows of a pass stand is often written by one rank alone: what the others lack of it, of the same step.
@@ -503,29 +504,6 @@ std::optional<std::vector<std::int64_t>> PassBuilder::integers_of(const DumpTens
   }
   auto values = run_.elements_.integers(one);
   return values ? std::optional(std::move(*values)) : std::nullopt;
-}
-
-/// The requests of the pass's sequences, and where they stand after the passes before.
-void PassBuilder::continue_requests(std::int64_t rank, Index any) {
-  const TensorName& at = tensor(any).at;
-  for (std::size_t s = 0; s < frame_.spans.size(); ++s) {
-    Span& span = frame_.spans[s];
-    span.request = request_of(tensor(any), s);
-    auto& [steps, context] = progress_[span.request * 4096 + rank];
-    span.index = at.step && frame_.spans.size() == 1 ? std::max(steps, *at.step) : steps;
-    const std::int64_t missed = span.index - steps;  // a token for every step that was not dumped
-    const bool counts_on = missed <= kMostContext - context;
-    const std::int64_t next = counts_on ? context + missed : 0;
-    if (!counts_on && context > 0 && !frame_.placed) {
-      run_.not_understood_.push_back({tensor(any).name, "its step is no count of tokens"});
-    }
-    if (span.rows == 1 && counts_on && context > 0 && (!frame_.placed || ends_in_a_tail(frame_, next + span.rows))) {
-      span.first_token = next;
-      span.context = next + 1;
-    }
-    steps = span.index + 1;
-    context = span.context;
-  }
 }
 
 void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {

@@ -99,6 +99,7 @@ class PassBuilder {
   };
   std::optional<Index> history_of(std::string_view op);
   Operand with_forms(std::string_view op, Port port, TensorId value, int index = 0);
+  bool is_given_integer(Index index) const;
   std::optional<TensorId> same_bytes_before(Index index, TensorId except);
   /// A tensor as `described`, in the run or not yet.
   struct Described {
@@ -189,6 +190,7 @@ class PassBuilder {
   TensorId ungated(TensorId projected);
   TensorId residual(std::string_view op, TensorId a, TensorId b, std::vector<Index> more = {});
   TensorId logits_of(TensorId x);
+  TensorId selected(TensorId x);
   void head(TensorId x);
   void leftovers(const Scope& scope);
   void place_leftover(Index index);
@@ -201,13 +203,30 @@ class PassBuilder {
   void scale_ledger();
   void slot_history();
 
-  std::int64_t request_of(const DumpTensor& any, std::size_t sequence);
+  std::int64_t request_by_name(const std::string& name);
+  std::string request_folder(Index any) const;
+  std::optional<std::vector<std::int64_t>> integers_of_pass(std::string_view role, std::int64_t& width);
+  std::vector<std::vector<std::int64_t>> blocks_of_sequences();
+  std::int64_t request_with_blocks(const std::string& folder, std::size_t sequence,
+                                   const std::vector<std::int64_t>& blocks, const std::vector<std::int64_t>& taken);
+  std::int64_t prefix_of(const std::string& folder, std::int64_t request, const Span& span,
+                         const std::vector<std::int64_t>& blocks) const;
+  std::vector<std::int64_t> requests_of(Index any);
   void continue_requests(std::int64_t rank, Index any);
 
   DumpRun& run_;
   std::map<std::string, Geometry> geometry_;            ///< by tower
   std::set<std::pair<std::string, std::string>> seen_;  ///< tower and op
   std::map<std::string, std::int64_t> requests_;
+  /// What a request used when it last ran.
+  struct Held {
+    std::string folder;
+    std::vector<std::int64_t> blocks;
+    std::int64_t context = 0;
+    std::int64_t prefix_of = -1;
+  };
+  std::map<std::int64_t, Held> held_;
+  std::int64_t block_size_ = 0;
   std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> progress_;  ///< request: steps so far, context
   std::unordered_map<std::string, Index> shared_;                           ///< parameters outside of passes
   std::map<std::string, std::vector<Index>> written_once_;                  ///< what may be of all ranks, by its step

@@ -437,6 +437,15 @@ void PassBuilder::give_experts(Inputs& inputs, std::int64_t experts) {
   inputs.insert(inputs.end(), found.begin(), found.end());
 }
 
+/// The rows that logits are made of, where a module is given them and computes the product itself: vLLM's
+/// LogitsProcessor has the last row of each request, and lm_head has no hook.
+TensorId PassBuilder::selected(TensorId x) {
+  const std::vector<Index> given = find("logits_processor", Port::input);
+  const Tensor* stream = run_.tensor(x);
+  if (given.empty() || stream == nullptr || !find("lm_head", Port::input).empty()) return x;
+  return describe(given.front(), stream->role).channels == stream->channels ? input_of("logits_processor", x) : x;
+}
+
 void PassBuilder::head(TensorId x) {
   if (residual_ != 0) {
     const TensorId stream = std::exchange(residual_, 0);
@@ -446,7 +455,7 @@ void PassBuilder::head(TensorId x) {
     x = norm("final_norm", x);
   }
   if (!seen_any({"lm_head", "logits", "logits_processor"})) return;
-  const TensorId logits = logits_of(x);
+  const TensorId logits = logits_of(selected(x));
   for (const Index index : find("logits_processor", Port::output)) copy(logits, index, "logits_processor");
   TensorId chosen_by = logits;
   // Penalties, a grammar, a temperature: which of them is not said.
@@ -526,7 +535,7 @@ void PassBuilder::note_unknown_name(Index index, std::string_view elements) {
 void PassBuilder::place_leftover(Index index) {
   if (placed_.contains(index)) return;
   const TensorName& at = tensor(index).at;
-  if (is_parameter(tensor(index))) {
+  if (is_parameter(tensor(index)) || is_given_integer(index)) {
     emit_parameter(index);
     return;
   }
@@ -568,7 +577,13 @@ void PassBuilder::place_leftover(Index index) {
     note_unknown_name(index, "scanned");
   }
   const Tensor out = describe(index, at.role);
-  const OpKind by_shape = at.known ? kind_by_name(at, inputs, out) : kind_by_shapes(inputs, out);
+  // Of a module that holds others, what those leave open is not known.
+  const auto& modules = shortcuts_[scope_].inputs;
+  const auto inside = modules.lower_bound(at.module + '.');
+  const bool holds = inside != modules.end() && inside->first.starts_with(at.module + '.');
+  const OpKind by_shape = at.known ? kind_by_name(at, inputs, out)
+                          : !holds ? kind_by_shapes(inputs, out)
+                                   : OpKind::block;
   const OpKind kind = fed ? by_shape : OpKind::dumped;
   const TensorId last = last_;
   emit(at.op, kind, std::move(inputs), {at.role, {index}},

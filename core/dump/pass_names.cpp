@@ -150,7 +150,11 @@ void PassBuilder::settle_names() {
   settle_rotated();
   settle_routed();
   settle_router_scores();
-  const auto note = [&](const TensorName& at) { seen_.insert({at.tower, at.op}); };
+  const auto note = [&](const TensorName& at) {
+    // vLLM's attention has scales of scores and probabilities that it never puts out.
+    const bool of_scores = at.op == "scores" || at.op == "probs";
+    if (!of_scores || at.form != Form::scale) seen_.insert({at.tower, at.op});
+  };
   std::vector<Index> cosines;
   std::set<std::string> embedding;  // modules that are named after embeddings
   for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {

@@ -32,6 +32,11 @@ std::optional<std::int64_t> agreeing(const SlotMap& map, const Step& step, std::
 
 }  // namespace
 
+bool has_block_size(const SlotMap& map, const Step& step, std::int64_t size) {
+  const auto rows = agreeing(map, step, size);
+  return rows && *rows > 0;
+}
+
 std::int64_t block_size_of(const SlotMap& map, const Step& step) {
   if (map.stated_block > 0) return map.stated_block;
   if (map.table.empty()) return map.pool_rows;
@@ -42,7 +47,7 @@ std::int64_t block_size_of(const SlotMap& map, const Step& step) {
   for (const std::int64_t size : kSizes) {
     if (map.pool_rows % size != 0 || needed(size) > map.table_width) continue;
     if (!map.slots.empty()) {
-      if (const auto rows = agreeing(map, step, size); rows && *rows > 0) return size;
+      if (has_block_size(map, step, size)) return size;
     } else if (needed(size) == map.table_width) {
       return size;
     }

@@ -23,6 +23,9 @@ struct SlotMap {
 /// no blocks; 0 when nothing tells.
 std::int64_t block_size_of(const SlotMap& map, const Step& step);
 
+/// Whether each row of the step lies where the table puts it with blocks of so many slots.
+bool has_block_size(const SlotMap& map, const Step& step, std::int64_t size);
+
 /// Rows of the KV history of a step: the blocks that its sequences hold, and the slots that it wrote.
 std::vector<KvRow> slot_history(const SlotMap& map, const Step& step, std::int64_t block_size);
 

@@ -425,7 +425,9 @@ Segments cleaned(std::string_view key, TensorName& name) {
       parts.push_back(in_words(part.substr(0, dash)));
       continue;
     }
-    const std::string word = in_words(part);
+    std::string word = in_words(part);
+    // "_k_scale" of vLLM is an attribute that its class keeps to itself.
+    if (word.size() > 1 && word.front() == '_' && form_at_end(word)) word.erase(0, 1);
     for (const std::string_view one : Parts(path_of_hook(word), '.')) parts.emplace_back(one);
   }
   if (parts.size() > 1 && parts.front() == "module") parts.erase(parts.begin());

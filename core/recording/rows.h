@@ -20,6 +20,7 @@ struct Span {
   std::int64_t rows = 0;
   std::int64_t first_token = 0;  ///< position of the first row
   std::int64_t context = 0;      ///< keys visible to the last row, itself included
+  std::int64_t prefix_of = -1;   ///< the request whose rows wrote the tokens that this one never ran (prefix cache)
 
   std::int64_t position(std::int64_t at) const { return first_token + at - row; }
   bool has(std::int64_t at) const { return at >= row && at < row + rows; }

@@ -163,9 +163,8 @@ std::optional<std::pair<const Tensor*, std::int64_t>> row_before(RunView& run, c
     const Step& other = steps[i];
     if (other.id >= step.id || other.rank != step.rank || other.run != step.run) continue;
     for (const Span& before : other.spans) {
-      if (before.request != span.request || position < before.first_token ||
-          position >= before.first_token + before.rows)
-        continue;
+      const bool own = before.request == span.request || (span.prefix_of >= 0 && before.request == span.prefix_of);
+      if (!own || position < before.first_token || position >= before.first_token + before.rows) continue;
       const Op* op = run.find_op(other.id, maker->layer, maker->name);
       const Tensor* tensor = op != nullptr ? run.output(*op, now.role) : nullptr;
       const auto row = tensor != nullptr ? run.row_at(*tensor, before, position) : std::nullopt;

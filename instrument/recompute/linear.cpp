@@ -522,6 +522,19 @@ std::vector<OpForm> faults_gemm(Values& values, const Op& op, const Tensor& out)
   return forms;
 }
 
+/// c tanh(y / c) of each product y, in three ops that each round what they store: the quotient, its tanh, the result.
+void cap_products(double cap, double stored, Prediction& into) {
+  for (std::size_t i = 0; i < into.value.size(); ++i) {
+    const double turned = std::tanh(double{into.value[i]} / cap);
+    const double slope = 1 - turned * turned;
+    const double capped = cap * turned;
+    const double rounded = std::abs(double{into.value[i]}) * slope + 2 * std::abs(capped);
+    into.value[i] = static_cast<float>(capped);
+    into.bound[i] = static_cast<float>(slope * double{into.bound[i]} + 1.01 * stored * rounded);
+  }
+  into.deviation.clear();
+}
+
 bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                   std::int64_t count, Prediction& into, std::string& why) {
   // Looked at before the input is computed: without a weight nothing is.
@@ -552,6 +565,7 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
   for (std::int64_t n = 0; biased && n < linear.outputs; ++n)
     biases.push_back(rounded_bias((*offsets)[static_cast<std::size_t>(n)]));
   put_products(x, made, biases, rounding, into);
+  if (form.cap > 0) cap_products(form.cap, rounding.output, into);
   return true;
 }
 

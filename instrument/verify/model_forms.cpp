@@ -136,13 +136,34 @@ std::vector<OpForm> ModelForms::attention(const Op& op) const {
   return forms;
 }
 
-std::vector<OpForm> ModelForms::embedding(const Op& op) const {
+std::vector<OpForm> ModelForms::embedding(Values& values, const Op& op) const {
   OpForm form;
   form.text = "the token's row";
-  const bool scaled = spec_.model.embedding_scale != 1 && op.name == "embed";
-  if (scaled) form.number = spec_.model.embedding_scale;
-  if (scaled) form.text = fmt::format("the token's row times {:.6g}", form.number);
-  return {form};
+  if (spec_.model.embedding_scale == 1 || op.name != "embed") return {form};
+  OpForm scaled = form;
+  scaled.number = spec_.model.embedding_scale;
+  scaled.text = fmt::format("the token's row times {:.6g}", scaled.number);
+  // vLLM multiplies behind the module: what the first layer is given is no copy of the rows then.
+  const Op* behind = values.run().find_op(op.step, std::nullopt, "embed_scaled");
+  const Tensor* given = behind != nullptr ? values.run().result(*behind) : nullptr;
+  if (given == nullptr || !given->known) return {scaled};
+  form.text += ", which is multiplied behind the module";
+  return {scaled, form};
+}
+
+/// A product with the head, and behind its cap where one tensor stands for both, as what vLLM's LogitsProcessor puts
+/// out.
+std::vector<OpForm> ModelForms::head(std::vector<OpForm> plain, const Op& op) const {
+  const double cap = spec_.model.logit_softcap;
+  if (cap <= 0 || op.name != "lm_head") return plain;
+  const std::size_t count = plain.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    OpForm capped = plain[i];
+    capped.cap = cap;
+    capped.text += fmt::format(", behind the cap of {:.6g}", cap);
+    plain.push_back(std::move(capped));
+  }
+  return plain;
 }
 
 int ModelForms::halves(const Op& op, std::string_view fused) const {
@@ -195,7 +216,9 @@ std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& o
     case OpKind::attention:
       return attention(op);
     case OpKind::embedding:
-      return embedding(op);
+      return embedding(values, op);
+    case OpKind::gemm:
+      return head(healthy(), op);
     case OpKind::activation: {
       const int none = static_cast<int>(activations().size()) - 1;
       return clamped(some_of(healthy(), [&](const OpForm& form) {

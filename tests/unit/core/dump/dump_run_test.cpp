@@ -416,5 +416,137 @@ TEST(DumpRun, BranchesSideBySideReadTheSameStream) {
               ::testing::Contains("x=" + at + "input_layernorm.input"));
 }
 
+/// A pass of one layer as vLLM's hooks give it: rows of requests one behind the other, in blocks of 4 slots.
+struct Pass {
+  std::vector<double> starts;            ///< of the requests' rows, and behind the last
+  std::vector<double> lengths;           ///< of their sequences
+  std::vector<std::vector<int>> blocks;  ///< of each request
+};
+
+void add_pass(MemoryDump& dump, int step, const Pass& pass, const std::vector<double>& ids = {}) {
+  const std::string at = "step_" + std::to_string(step) + "/";
+  const auto rows = static_cast<std::int64_t>(pass.starts.back());
+  const auto requests = static_cast<std::int64_t>(pass.lengths.size());
+  const auto integers = [&](const std::string& name, std::vector<std::int64_t> shape, std::vector<double> values) {
+    dump.add(at + name, "i64", std::move(shape), std::move(values));
+  };
+  std::vector<double> slots;
+  std::vector<double> table;
+  for (std::size_t r = 0; r < pass.lengths.size(); ++r) {
+    const auto own = static_cast<int>(pass.starts[r + 1] - pass.starts[r]);
+    for (int position = static_cast<int>(pass.lengths[r]) - own; position < static_cast<int>(pass.lengths[r]);
+         ++position)
+      slots.push_back(4 * pass.blocks[r][static_cast<std::size_t>(position / 4)] + position % 4);
+    for (std::size_t b = 0; b < 3; ++b) table.push_back(b < pass.blocks[r].size() ? pass.blocks[r][b] : 0);
+  }
+  integers("query_start_loc", {requests + 1}, pass.starts);
+  integers("seq_lens", {requests}, pass.lengths);
+  integers("slot_mapping", {rows}, std::move(slots));
+  integers("block_table", {requests, 3}, std::move(table));
+  if (!ids.empty()) integers("request_ids", {requests}, ids);
+  dump.add(at + "model.layers.0.self_attn.qkv_proj.output", "f16", {rows, 16});
+  dump.add(at + "model.layers.0.self_attn.attn.output", "f16", {rows, 8});
+}
+
+std::vector<std::vector<std::int64_t>> requests_of(DumpRun& run) {
+  std::vector<std::vector<std::int64_t>> found;
+  for (const Step& step : run.steps()) {
+    found.emplace_back();
+    for (const Span& span : step.spans) found.back().push_back(span.request);
+  }
+  return found;
+}
+
+using Requests = std::vector<std::vector<std::int64_t>>;
+
+TEST(DumpRun, RowsOfABatchAreOfTheRequestThatHoldsTheirBlocks) {
+  MemoryDump dump;
+  add_pass(dump, 0, {{0, 6}, {6}, {{1, 2}}});
+  add_pass(dump, 1, {{0, 1, 6}, {7, 5}, {{1, 2}, {3, 4}}});
+  add_pass(dump, 2, {{0, 1}, {6}, {{3, 4}}});             // the first is done
+  add_pass(dump, 3, {{0, 1, 4}, {7, 3}, {{3, 4}, {5}}});  // a new one stands second
+  EXPECT_EQ(requests_of(*dump.run()), (Requests{{0}, {0, 1}, {1}, {1, 2}}));
+}
+
+TEST(DumpRun, IdsOfRequestsAreBelievedBeforeBlocks) {
+  MemoryDump dump;
+  add_pass(dump, 0, {{0, 6, 11}, {6, 5}, {{1, 2}, {3, 4}}}, {7, 9});
+  add_pass(dump, 1, {{0, 1}, {6}, {{5, 6}}}, {9});
+  EXPECT_EQ(requests_of(*dump.run()), (Requests{{0, 1}, {1}}));
+}
+
+TEST(DumpRun, ASequenceThatSharesAPrefixIsANewRequest) {
+  MemoryDump dump;
+  add_pass(dump, 0, {{0, 6}, {6}, {{1, 2}}});
+  add_pass(dump, 1, {{0, 3}, {7}, {{1, 3}}});  // its first block was there
+  add_pass(dump, 2, {{0, 1}, {8}, {{1, 3}}});
+  const auto run = dump.run();
+  EXPECT_EQ(requests_of(*run), (Requests{{0}, {1}, {1}}));
+  EXPECT_EQ(run->steps()[0].spans[0].prefix_of, -1);
+  EXPECT_EQ(run->steps()[1].spans[0].prefix_of, 0);
+  EXPECT_EQ(run->steps()[2].spans[0].prefix_of, 0);
+}
+
+TEST(DumpRun, AJumpOfPositionsInItsBlocksStaysTheSameRequest) {
+  MemoryDump dump;
+  add_pass(dump, 0, {{0, 6}, {6}, {{1, 2}}});
+  add_pass(dump, 1, {{0, 1}, {8}, {{1, 2}}});
+  EXPECT_EQ(requests_of(*dump.run()), (Requests{{0}, {0}}));
+}
+
+TEST(DumpRun, IntegersThatAModuleIsGivenAreNoOutputs) {
+  MemoryDump dump = llama();
+  dump.add("model.layers.0.input", "i64", {6}, {0, 1, 2, 3, 4, 5});
+  const auto run = dump.run();
+  EXPECT_EQ(kind(*run, "model.layers.0.input"), OpKind::parameter);
+}
+
+TEST(DumpRun, ScalesOfScoresThatNobodyPutsOutMakeNoScores) {
+  MemoryDump dump;
+  dump.add("model.layers.0.self_attn.qkv_proj.output", "f16", {6, 16});
+  for (const std::string name : {"_q_scale", "_k_scale", "_v_scale", "_prob_scale"})
+    dump.add("model.layers.0.self_attn.attn." + name, "f32", {}, {1});
+  dump.add("model.layers.0.self_attn.attn.output", "f16", {6, 8});
+  const auto run = dump.run();
+  EXPECT_EQ(kind(*run, "model.layers.0.self_attn.attn.output"), OpKind::attention);
+  EXPECT_EQ(kind(*run, "model.layers.0.self_attn.attn._k_scale"), OpKind::parameter);
+}
+
+TEST(DumpRun, AttentionReadsTheCodesThatWereWritten) {
+  MemoryDump dump;
+  dump.add("model.layers.0.self_attn.qkv_proj.output", "f16", {6, 16});
+  dump.add("model.layers.0.self_attn.attn._k_scale", "f32", {}, {1});
+  dump.add("model.layers.0.self_attn.attn.k_cache_write", "f8_e4m3", {6, 4});
+  dump.add("model.layers.0.self_attn.attn.output", "f16", {6, 8});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, "model.layers.0.self_attn.attn.output"),
+              IsSupersetOf(
+                  {"k=model.layers.0.self_attn.attn.k_cache_write", "k_scale=model.layers.0.self_attn.attn._k_scale"}));
+}
+
+TEST(DumpRun, TheHeadIsGivenTheRowsOfALogitsProcessor) {
+  MemoryDump dump = llama();
+  dump.add("query_start_loc", "i64", {3}, {0, 4, 6});
+  dump.add("model.norm.output", "f32", {6, 8});
+  dump.add("lm_head.weight", "f32", {10, 8});
+  dump.add("logits_processor.input", "f32", {2, 8});
+  dump.add("logits_processor.output", "f32", {2, 10});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, "logits_processor.input"), IsSupersetOf({"x=model.norm.output"}));
+  EXPECT_THAT(inputs(*run, "logits_processor.output"),
+              IsSupersetOf({"x=logits_processor.input", "weight=lm_head.weight"}));
+}
+
+TEST(DumpRun, AModuleThatHoldsOthersIsNoActivation) {
+  MemoryDump dump = llama();
+  dump.add("model.layers.0.extra.input", "f32", {6, 8});
+  dump.add("model.layers.0.extra.inner.input", "f32", {6, 8});
+  dump.add("model.layers.0.extra.inner.output", "f32", {6, 8});
+  dump.add("model.layers.0.extra.output", "f32", {6, 8});
+  const auto run = dump.run();
+  EXPECT_EQ(kind(*run, "model.layers.0.extra.output"), OpKind::block);
+  EXPECT_EQ(kind(*run, "model.layers.0.extra.inner.output"), OpKind::activation);
+}
+
 }  // namespace
 }  // namespace nanscope
