@@ -75,8 +75,32 @@ struct Coded {
   double bound = 0;
 };
 
+/// OpForm::variant of a cast.
+enum CastRounding : int { kToNearest = 0, kTowardsZero = 1 };
+
+/// The code of the largest magnitude that is not above that of `scaled`.
+double truncated(double scaled, Format format, double least_code) {
+  const double within = std::clamp(scaled, least_code, double{info(format).max_finite});
+  if (info(format).exponent_bits == 0) return std::trunc(within);
+  const std::uint32_t code = encode(format, static_cast<float>(std::abs(within)), Overflow::saturate);
+  const bool above = double{decode(format, code)} > std::abs(within);  // codes of magnitudes ascend
+  return std::copysign(double{decode(format, above ? code - 1 : code)}, within);
+}
+
+/// A cast that cuts the digits off, as that of vLLM 0.32's KV cache on a CPU does. Where an error of the value leaves
+/// two codes open, the bound is what lies between them.
+Coded coded_towards_zero(double scaled, double off, Format format, double least_code) {
+  const double value = truncated(scaled, format, least_code);
+  const double up = std::abs(truncated(scaled + off, format, least_code) - value);
+  const double down = std::abs(truncated(scaled - off, format, least_code) - value);
+  return {value, std::max(up, down)};
+}
+
+OpForm cast_towards_zero() { return {.text = "the cast rounds towards zero", .variant = kTowardsZero, .fault = true}; }
+
 /// `least_code`: the lowest, which is -largest but for integers around a zero point.
-Coded coded(double scaled, double off, Format as, Format format, double least_code) {
+Coded coded(double scaled, double off, Format as, Format format, double least_code, int rounding) {
+  if (rounding == kTowardsZero) return coded_towards_zero(scaled, off, format, least_code);
   const FormatInfo& row = info(as);
   const double largest = double{row.max_finite};
   const double wanted = std::clamp(scaled, least_code, largest);
@@ -205,7 +229,9 @@ std::vector<OpForm> forms_quantise(Values& values, const Op& op, const Tensor& o
 }
 
 std::vector<OpForm> faults_quantise(Values& values, const Op& op, const Tensor& out) {
-  return reading_faults(out.format, scale_of_quantise(values.run(), op) != nullptr, "codes", "written");
+  auto forms = reading_faults(out.format, scale_of_quantise(values.run(), op) != nullptr, "codes", "written");
+  forms.push_back(cast_towards_zero());
+  return forms;
 }
 
 std::int64_t cost_quantise(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out) * 4; }
@@ -239,7 +265,8 @@ bool predict_quantise(Values& values, const Op& op, const Tensor& out, const OpF
       // What was cast may have been wider than what was dumped of it.
       const double off =
           (u * std::abs(double{x.row(t)[c]}) + double{x.off(t, c)}) / std::abs(s) + 4 * kF32 * std::abs(scaled);
-      const Coded code = coded(scaled + (zeros ? zeros->at(first + t, c) : 0), off, as, out.format, lowest);
+      const Coded code =
+          coded(scaled + (zeros ? zeros->at(first + t, c) : 0), off, as, out.format, lowest, form.variant);
       into.value[at] = static_cast<float>(code.value);
       into.bound[at] = std::isfinite(code.bound) ? static_cast<float>(code.bound) : -1.0F;
     }
@@ -329,6 +356,7 @@ std::vector<OpForm> faults_kv_store(Values& values, const Op& op, const Tensor& 
     const bool scaled =
         values.run().input(op, role) != nullptr || values.facts().scale_of(op.id, out.role.substr(0, 1)) != nullptr;
     forms = reading_faults(out.format, scaled, "codes", "written");
+    forms.push_back(cast_towards_zero());
   }
   const std::string other = out.role.front() == 'k' ? "v" : "k";
   if (const TensorId id = op.input(other); id != 0) {
@@ -404,7 +432,7 @@ bool predict_kv_store(Values& values, const Op& op, const Tensor& out, const OpF
       const double off = own / std::abs(s) + 4 * kF32 * (std::abs(value / s) + std::abs(zero)) +
                          (scheme.unrounded ? std::ldexp(std::abs(quotient), -11) : 0);
       const double lowest = scheme.low ? static_cast<double>(*scheme.low) : -double{info(as).max_finite};
-      const Coded code = coded(scheme.within(quotient), off, as, out.format, lowest);
+      const Coded code = coded(scheme.within(quotient), off, as, out.format, lowest, form.variant);
       into.value[at] = static_cast<float>(code.value);
       // A scale that was rounded to 0 says nothing of the codes beneath it.
       const bool told = std::isfinite(code.bound) && (s != 0 || !scheme.stated);

@@ -126,6 +126,12 @@ class Verdicts(unittest.TestCase):
         self.assertGreater(errors[1], 1e-2)
         self.assertEqual(len(said["prompt"]), 12)
 
+    def test_a_cast_that_rounds_towards_zero_is_named(self):
+        """The KV cache of vLLM 0.32 on a CPU; attention reads the codes that were written, so it is not off."""
+        code, said = answer("fault-cache-rounds-towards-zero")
+        self.assertEqual((code, said["first"]["explanations"][0]["text"]), (1, "the cast rounds towards zero"))
+        self.assertEqual({one["kind"] for one in said["outputs"] if one["off"]}, {"kv_store"})
+
     def test_a_weight_in_memory_is_told_with_its_place(self):
         first = answer("fault-weight-in-memory")[1]["first"]
         self.assertEqual((first["kind"], first["elements"] - first["explained"]), ("weight", 1))

@@ -103,6 +103,42 @@ Case read_back(Grid grid, Format format, int power = 1, Format as = Format::f32)
   return out;
 }
 
+/// A number without what stands behind the last digit of its format.
+double cut_off(double value, Format format) {
+  if (info(format).exponent_bits == 0) return std::trunc(value);
+  const double size = std::abs(value);
+  const int lowest = static_cast<int>(std::lround(std::log2(double{info(format).min_normal})));
+  const int exponent = size == 0 ? lowest : std::max(lowest, static_cast<int>(std::floor(std::log2(size))));
+  const double step = std::ldexp(1.0, exponent - info(format).mantissa_bits);
+  return std::copysign(std::floor(size / step) * step, value);
+}
+
+TEST(RecomputeQuantise, KnowsACastThatRoundsTowardsZero) {
+  for (const Format format : {Format::e4m3, Format::int8}) {
+    Case made = cast(Grid::one, format);
+    for (std::int64_t r = 0; r < 4; ++r) {
+      for (std::int64_t c = 0; c < kWidth; ++c) made.right.at(r, c) = cut_off(made.right.at(r, c), format);
+    }
+    Case cut = cast(Grid::one, format);
+    DumpGraph& g = *cut.graph;
+    const Op& op = *g.maker(*g.tensor(cut.out));
+    const TensorId out = g.op("cut_quantise", OpKind::quantise, {{"x", op.input("x")}, {"scale", op.input("scale")}},
+                              {.role = "codes", .channels = kWidth, .fill = fill_of(made.right), .format = format});
+    Again again(g);
+    ASSERT_NE(again.result(out), nullptr);
+    EXPECT_LT(again.result(out)->share(), 0.95) << name(format);
+    const auto others = again.alternatives(out);
+    const auto found = std::find_if(others.begin(), others.end(), [](const Recomputed& one) {
+      return one.form.text == "the cast rounds towards zero";
+    });
+    ASSERT_NE(found, others.end()) << name(format);
+    EXPECT_EQ(found->share(), 1.0) << name(format);
+    for (const Recomputed& one : others) {
+      if (one.form.text != found->form.text) EXPECT_LT(one.share(), 0.95) << one.form.text;
+    }
+  }
+}
+
 TEST(RecomputeDequantise, EveryGridAndEveryFormat) {
   for (const Grid grid : {Grid::one, Grid::row, Grid::channel, Grid::block}) {
     for (const Format format : {Format::e4m3, Format::e5m2, Format::int8})
