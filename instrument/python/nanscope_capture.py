@@ -30,6 +30,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
 import struct
 import sys
@@ -200,6 +201,8 @@ class _Options:
     clipped_share: float = 0.01
     max_bytes: int = 64 << 30
     max_held_bytes: int = 4 << 30
+    when: Optional[Callable[[], bool]] = None
+    until_end_step: bool = False
 
 
 @dataclasses.dataclass(eq=False)
@@ -263,6 +266,8 @@ class _Writer:
     def __init__(self, folder: str, options: _Options, says: _Says):
         self.written: list[str] = []
         self.dropped: list[int] = []
+        self._bytes = 0  # of all steps in `written`
+        self._reported = 0  # of them
         self._folder = folder
         self._options = options
         self._says = says
@@ -321,6 +326,7 @@ class _Writer:
                 self._says.say_error("a step cannot be written and is kept in memory", "", error)
                 return not isinstance(error, OSError)
             self._left -= step.size
+            self._bytes += step.size
         self._discard(step)
         return True
 
@@ -340,6 +346,17 @@ class _Writer:
             self._discard(drop)
             self.dropped.append(drop.number)
             self._says.say(("dropped", most), f"step {drop.number}, and what more `dropped` lists, could not be written and is lost")
+
+    def say_what_there_is(self) -> None:
+        """One line, if steps were written since the last one."""
+        count = len(self.written)
+        if count == self._reported:
+            return
+        self._reported = count
+        steps = "1 step" if count == 1 else f"{count} steps"
+        with contextlib.suppress(Exception):
+            print(f"nanscope_capture: {steps}, {self._bytes / 1e6:.1f} MB in {self._folder}; now: nanscope diagnose "
+                  f"{shlex.quote(self._folder)}", file=sys.stderr)
 
     def _parent(self) -> str:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -385,6 +402,7 @@ class _Call:
     outer: Optional[_Call]
     step: Optional[_Step]  # None: this call of the model is not looked at
     again: str = ""  # what its tensors' names end in when the module was called before in this step
+    name: str = ""  # of the module, below the one that calls it
     passed: dict[Any, tuple[list[int], list[str]]] = dataclasses.field(default_factory=dict)  # what it may pass on
     frame: Optional[types.FrameType] = None  # of a call of the model: what stands on the stack as long as it runs
 
@@ -430,6 +448,7 @@ class _Watch:
 
     def __init__(self, capture: Capture, module: torch.nn.Module, name: str):
         self.name = name
+        self.other_names: list[str] = []  # of a module that several others hold
         self._capture = capture
         self._module = weakref.ref(module)
         self._handles: list[Any] = []
@@ -440,6 +459,14 @@ class _Watch:
         except Exception:
             self.remove()
             raise
+
+    def name_in(self, outer: Optional[_Call]) -> str:
+        """Its name below the module that calls it: one rotary embedding may serve every layer."""
+        if outer is None or not outer.name or self.name.startswith(outer.name + "."):
+            return self.name
+        if self.name.startswith(outer.watch.name + "."):  # that module has several names itself
+            return outer.name + self.name[len(outer.watch.name):]
+        return next((name for name in self.other_names if name.startswith(outer.name + ".")), self.name)
 
     def _keep(self, handle: Any) -> None:
         """torch counts hooks from 0 in every process: in a saved model, ours would stand where another is put then."""
@@ -491,6 +518,7 @@ class Capture(_Says):
         self._countdown: Optional[int] = None  # steps that a flight recorder writes yet, once there was a fault
         self._running: set[_Call] = set()  # calls of the model
         self._here = threading.local()  # .call: the innermost that runs in this thread
+        self._open: Optional[_Step] = None  # the call of the model is over, and the step is not: see end_step()
         self._lock = threading.RLock()
         _captures.add(self)
 
@@ -515,6 +543,7 @@ class Capture(_Says):
             watch.remove()
         self._watches = []
         self._end_abandoned()
+        self.end_step()
         with self._lock:
             if self._running:
                 self.say("detached", f"detached while {len(self._running)} calls of the model ran: they are not written")
@@ -522,12 +551,14 @@ class Capture(_Says):
         self.write_rest()
 
     def write_rest(self) -> None:
-        """Writes what could not be written before, and says what still cannot be."""
+        """Writes what could not be written before, and says what still cannot be, what there is and what to do with it."""
         try:
             with _aside():
+                self.end_step()
                 self._writer.flush(last=True)
         except Exception as error:
             self.say_error("what is left cannot be written", "", error)
+        self._writer.say_what_there_is()
 
     def __enter__(self) -> Capture:
         return self
@@ -541,38 +572,57 @@ class Capture(_Says):
             return
         try:
             call = self._innermost()
-            if call is not None and call.step is not None and not self._blind():
+            step = call.step if call is not None else self._open
+            if step is not None and not self._blind():
                 with _aside():
-                    self._take(call.step, str(name).encode(errors="replace").decode(), tensor)
+                    self._take(step, str(name).encode(errors="replace").decode(), tensor)
         except Exception as error:
             self.say_error("a tensor could not be added", f"{name}: ", error)
 
     def watch(self, model: torch.nn.Module) -> None:
         """Hooks the model and its modules; those that cannot be hooked are left out, and that is said."""
         inert = {id(part) for module in model.modules() if _computes_otherwise(module) for part in module.modules()}
+        names = {id(module): _plain_name(path) for path, module in model.named_modules()}
+        others: dict[int, list[str]] = {}
         for path, module in model.named_modules():
-            name = path.replace("_orig_mod.", "").replace("_fsdp_wrapped_module.", "")
+            for key, part in module._modules.items():
+                place = _plain_name(f"{path}.{key}" if path else key)
+                if part is not None and names[id(part)] != place:
+                    others.setdefault(id(part), []).append(place)
+        for path, module in model.named_modules():
+            name = names[id(module)]
             try:
                 if any(_SCALE.search(f"{name}.{key}") for key, _ in _own_tensors(module)):
                     self._scaled.append((name, module))
-                if path and (not name or (self._modules is not None and not self._modules.search(name))):
+                if path and (not name or not self._wanted(name, others.get(id(module), []))):
                     continue
                 if id(module) in inert:
                     self.say("inert", f"{name}: with hooks torch.nn.TransformerEncoderLayer computes in another way, whose last "
                              "bits differ: without torch.backends.mha.set_fastpath_enabled(False) it is not looked at")
                     continue
                 self._watches.append(_Watch(self, module, name))
+                self._watches[-1].other_names = others.get(id(module), [])
             except Exception as error:
                 self.say_error("a module cannot be hooked and is not looked at", f"{name or 'the model'}: ", error)
+
+    def watches_modules(self) -> bool:
+        """Whether it watches any but the model itself."""
+        return any(watch.name for watch in self._watches)
+
+    def _wanted(self, name: str, others: list[str]) -> bool:
+        return self._modules is None or any(self._modules.search(one) for one in (name, *others))
 
     def begin(self, watch: _Watch, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """A call of the model begins, within another one perhaps."""
         self._end_abandoned()
+        self.end_step()
         if "_orig_mod" in model._modules or vars(model).get("_compiled_call_impl") is not None:
             self.say("compiled", "the model is compiled: hooks inside it may not run; run it without torch.compile for a dump")
+        wanted = self._options.when is None or self._options.when()
         with self._lock:
-            count, self.steps = self.steps, self.steps + 1
-            looked_at = count % self._options.every == 0 and self._countdown != 0 and not self._blind()
+            count = self.steps
+            self.steps += wanted
+            looked_at = wanted and count % self._options.every == 0 and self._countdown != 0 and not self._blind()
             step = _Step(self._writer.number_of(count)) if looked_at else None
             frame: Optional[types.FrameType] = sys._getframe()
             while frame is not None and frame.f_globals is globals():
@@ -591,17 +641,19 @@ class Capture(_Says):
     def enter(self, watch: _Watch, args: Any, kwargs: Any) -> None:
         """A module is called. What it is given is taken now: it may change it."""
         outer = self._innermost()
-        if outer is None:
+        if outer is None and self._open is None:
             if self._running:
                 self.say("thread", "modules run in a thread that did not call the model: they are in no step")
             return
-        step = None if outer.step is None or self._blind() else outer.step
-        call = self._here.call = _Call(watch, outer, step)
+        step = outer.step if outer is not None else self._open
+        step = None if step is None or self._blind() else step
+        name = watch.name_in(outer)
+        call = self._here.call = _Call(watch, outer, step, name=name)
         if step is None:
             return
-        step.calls[watch.name] += 1
-        if step.calls[watch.name] > 1:
-            call.again = f"_again{step.calls[watch.name]}"
+        step.calls[name] += 1
+        if step.calls[name] > 1:
+            call.again = f"_again{step.calls[name]}"
         if self._options.inputs:
             self._take_inputs(call, step, args, kwargs)
 
@@ -616,11 +668,11 @@ class Capture(_Says):
         if call.frame is not None:
             self._end(call, result)
         elif call.step is not None and not self._blind():
-            self._take_all(call.step, f"{watch.name}.output{call.again}", _tensors_in(result))
+            self._take_all(call.step, f"{call.name}.output{call.again}", _tensors_in(result))
 
     def renew_locks(self) -> None:
         """In a forked process, where the threads that held them are not."""
-        self._lock, self._running = threading.RLock(), set()
+        self._lock, self._running, self._open = threading.RLock(), set(), None
         self._kept.clear()
         self._writer.forget()
 
@@ -661,9 +713,21 @@ class Capture(_Says):
             elif step is not None:
                 if result is None and sys.exc_info()[1] is not None:
                     self.say("cut", "a call of the model did not return: its step holds what ran before")
+                if step.tensors and self._options.until_end_step:
+                    self._open = step
+                    return
                 if step.tensors:
                     self._settle(step)
         self._writer.flush()
+
+    def end_step(self) -> None:
+        """Ends the step that attach(..., until_end_step=True) left open. What runs until the next call is in no step."""
+        with self._lock:
+            step, self._open = self._open, None
+            if step is not None:
+                self._settle(step)
+        if step is not None:
+            self._writer.flush()
 
     def _settle(self, step: _Step) -> None:
         """Whether a step is written, or kept for the case of a fault."""
@@ -706,7 +770,7 @@ class Capture(_Says):
             self.say_error("a cache does not say how long it is", "", error)
 
     def _take_inputs(self, call: _Call, step: _Step, args: Any, kwargs: Any) -> None:
-        name, again = call.watch.name, call.again
+        name, again = call.name, call.again
         given, keywords = _input_and_keywords(args, kwargs)
         names = self._take_all(step, f"{name}.input{again}", given)
         for taken, tensor in zip(names, given if len(names) == len(given) else ()):
@@ -757,6 +821,11 @@ class Capture(_Says):
         return name
 
 
+def _plain_name(path: str) -> str:
+    """Without what torch.compile and FSDP put around modules."""
+    return path.replace("_orig_mod.", "").replace("_fsdp_wrapped_module.", "")
+
+
 def _own_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     return itertools.chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
 
@@ -795,7 +864,8 @@ atexit.register(_at_exit)
 
 def attach(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, modules: Optional[str] = None, inputs: bool = True,
            last_steps: Optional[int] = None, after: int = 1, every: int = 1, clipped_share: float = 0.01,
-           max_bytes: int = 64 << 30, max_held_bytes: int = 4 << 30) -> Capture:
+           max_bytes: int = 64 << 30, max_held_bytes: int = 4 << 30, when: Optional[Callable[[], bool]] = None,
+           until_end_step: bool = False) -> Capture:
     """Hooks every module of `model` and dumps what goes in and comes out. Gives back a Capture (a context manager).
 
     modules         regular expression: modules whose names it finds; None: all
@@ -806,14 +876,22 @@ def attach(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, mo
     max_bytes       write no more than this in all
     max_held_bytes  of steps that cannot be written, as on a full disk, keep no more than this in memory to try again;
                     beyond it, steps are dropped, and that is said
+    when            called before each call of the model: False leaves the call out, as one of a warm-up
+    until_end_step  a step goes on behind the model's call, for the head, the sampler and add(), until Capture.end_step() or
+                    the next call; for programs that call the model from one thread
 
-    Raises ValueError for arguments that make no sense, and re.error for such an expression. Later nothing is raised.
+    When it ends, one line on standard error says what was written. Raises ValueError for arguments that make no sense and
+    where `modules` finds no module, and re.error for such an expression. Later nothing is raised.
     """
     if last_steps is not None and last_steps < 1:
         raise ValueError("last_steps is at least 1, or None to write every step")
     if every < 1:
         raise ValueError("every is at least 1")
-    options = _Options(modules, inputs, last_steps, after, every, clipped_share, max_bytes, max_held_bytes)
+    options = _Options(modules, inputs, last_steps, after, every, clipped_share, max_bytes, max_held_bytes, when,
+                       until_end_step)
     capture = Capture(os.fsdecode(folder), options)
     capture.watch(model)
+    if modules is not None and not capture.watches_modules():
+        capture.detach()
+        raise ValueError(f"no module of the model has a name that {modules!r} finds")
     return capture

@@ -28,6 +28,93 @@ def attach_and_call(folder, calls, **options):
     return capture
 
 
+class Headed(Chain):
+    """A model whose head is not called by its forward, as those of vLLM."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(4, 4))
+        self.head = nn.Linear(4, 2)
+
+
+class OpenStepsTest(CaptureCase):
+    """until_end_step: what runs behind the model's call belongs to its step."""
+
+    def test_the_head_and_added_tensors(self):
+        model = Headed()
+        with nanscope_capture.attach(model, self.path(), until_end_step=True) as capture:
+            for _ in range(2):
+                model.head(model(X))
+                capture.add("tokens", torch.tensor([1]))
+                self.assertEqual(names_of(capture.written), [f"step_{n:05d}" for n in range(len(capture.written))])
+            capture.end_step()
+            self.assertEqual(len(capture.written), 2)
+            model.head(X)  # in no step
+        for folder in capture.written:
+            self.assertLessEqual({"head.input", "head.output", "tokens", "parts.0.output"}, names_in(folder))
+        self.assertEqual(len(capture.written), 2)
+
+    def test_detach_ends_it(self):
+        model = Headed()
+        capture = nanscope_capture.attach(model, self.path(), until_end_step=True)
+        model(X)
+        self.assertEqual(capture.written, [])
+        capture.detach()
+        self.assertEqual(len(capture.written), 1)
+
+    def test_without_it_the_head_is_in_no_step(self):
+        model = Headed()
+        with nanscope_capture.attach(model, self.path()) as capture:
+            model.head(model(X))
+        self.assertNotIn("head.output", names_in(capture.written[0]))
+
+
+class ChosenCallsTest(CaptureCase):
+    def test_when(self):
+        model = linears()
+        wanted = []
+        with nanscope_capture.attach(model, self.path(), when=lambda: bool(wanted)) as capture:
+            model(X)
+            wanted.append(1)
+            model(X)
+        self.assertEqual((capture.steps, names_of(capture.written)), (1, ["step_00000"]))
+
+    def test_a_pattern_without_a_module(self):
+        model = linears()
+        with self.assertRaisesRegex(ValueError, "no module of the model has a name that 'nothing' finds"):
+            nanscope_capture.attach(model, self.path(), modules="nothing")
+        self.assertEqual([len(part._forward_hooks) for part in model.modules()], [0] * 3)
+
+    def test_the_last_line(self):
+        done = subprocess.run([sys.executable, "-c", f"""
+import sys
+sys.path[:0] = [{HERE!r}, {PYTHON!r}]
+from small_models import X, linears, nanscope_capture
+with nanscope_capture.attach(linears(), "a dump") as capture:
+    capture.detach()
+model = linears()
+with nanscope_capture.attach(model, "a dump"):
+    model(X)
+"""], capture_output=True, text=True, check=True, cwd=self.folder, timeout=300)
+        self.assertEqual(done.stderr, "nanscope_capture: 1 step, 0.0 MB in a dump; now: nanscope diagnose 'a dump'\n")
+
+
+class SharedModulesTest(CaptureCase):
+    """A module that several others hold has its name in the one that calls it."""
+
+    def test_one_rotation_for_all_layers(self):
+        rotation = Apply(lambda x: x + 1, inner=nn.Identity())
+        layers = [Apply(lambda x: x, rotary=rotation, own=nn.Linear(4, 4)) for _ in range(3)]
+        for layer in layers:
+            layer.function = lambda x, layer=layer: layer.own(layer.rotary(x))
+        rotation.function = lambda x: rotation.inner(x) + 1
+        model = Chain(*layers)
+        with torch.no_grad(), nanscope_capture.attach(model, self.path(), inputs=False) as capture:
+            model(X)
+        expected = {f"parts.{i}{part}.output" for i in range(3) for part in ("", ".rotary", ".rotary.inner", ".own")}
+        self.assertLessEqual(expected, names_in(capture.written[0]))
+        self.assertFalse([name for name in names_in(capture.written[0]) if "_again" in name])
+
+
 class InputsTest(CaptureCase):
     """Inputs are recorded as they were given, to modules that work in place too."""
 
