@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/core/run/graph.h"
 #include "tests/unit/instrument/diagnosis/found.h"
+#include "tests/unit/instrument/diagnosis/reference.h"
 
 namespace nanscope {
 namespace {
