@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include "core/run/scales.h"
+#include "instrument/kv_schemes/kv_scheme.h"
+#include "instrument/recompute/bounds.h"
 #include "instrument/recompute/scaled.h"
 
 namespace nanscope {
@@ -243,13 +246,24 @@ void by_health(RunView& run, Cast& cast, const Tensor& codes, const Tensor* sour
   cast.clip_error = std::sqrt(lost * (1.0 - cast.headroom()) / (1.0 + cast.headroom()));
 }
 
-/// Of values without spikes the 99.5th percentile cuts off some, and loses a few hundredths of their size by it.
-double clip_by_design(const Op& op, std::string_view target) {
-  constexpr double kOfPercentiles = 0.1;
+/// The share of values beyond the percentile that a scale is computed from; 0 where it is computed from all.
+double cut_by_design(const Op& op, std::string_view target) {
   const auto* how = op.get<KvStoreAttributes>();
   if (how == nullptr) return 0;
   const std::string scheme = (target == "k" ? how->scheme_k : how->scheme_v).value_or("");
-  return scheme.find("statistic=percentile") != std::string::npos ? kOfPercentiles : 0;
+  if (scheme.find("statistic=percentile") == std::string::npos) return 0;
+  constexpr std::string_view kStated = "percentile=";
+  const std::size_t at = scheme.find(kStated);
+  const double percentile =
+      at != std::string::npos ? std::strtod(scheme.c_str() + at + kStated.size(), nullptr) : KvScheme().percentile;
+  return std::clamp(1 - percentile / 100, 0.0, 1.0);
+}
+
+/// The largest clip_error of a percentile that leaves out a share p of values without spikes: of a Laplace distribution
+/// what is left out is beyond the percentile by e, which is exponential, and has the mean square 2 as all have. So the
+/// error is sqrt(p); of a normal distribution it is less. The sum of `clipped` squares of e has the variance 20 each.
+double error_of_percentile(double p, std::int64_t clipped) {
+  return clipped > 0 ? std::sqrt(p * (1 + kDeviations * std::sqrt(5 / static_cast<double>(clipped)))) : 0;
 }
 
 void add_cast(Values& values, const Op& op, const Tensor* codes, std::string target, std::string_view source_role,
@@ -272,10 +286,9 @@ void add_cast(Values& values, const Op& op, const Tensor* codes, std::string tar
   // Scales of groups: the ledger's is the largest alone, and says of each whether it clips.
   const Tensor* made = run.output(op, cast.target == "x" ? "scale" : cast.target + "_scales");
   const bool grouped = made != nullptr && made->count() > 1;
-  constexpr double kCloseToClipping = 0.99;
-  cast.clip_by_design = clip_by_design(op, cast.target);
-  const bool near_clipping = cast.ledger != nullptr && cast.ledger->headroom < kCloseToClipping;
-  if (cast.ledger == nullptr || (grouped && source != nullptr && near_clipping)) {
+  cast.cut_by_design = cut_by_design(op, cast.target);
+  const bool clips = cast.ledger != nullptr && cast.ledger->headroom < 1;
+  if (cast.ledger == nullptr || (grouped && source != nullptr && clips)) {
     Measure(values, cast).run(op, *codes, source, scale_role);
   } else {
     by_health(run, cast, *codes, source);
@@ -295,7 +308,8 @@ double rounding_error(Format format) {
 
 bool Cast::clips() const {
   const bool cut = clipped > 0 && 2 * elsewhere <= clipped;
-  return cut && (clip_error > std::max(rounding_error(format), clip_by_design) || bad_of_finite > 0);
+  const double allowed = std::max(rounding_error(format), error_of_percentile(cut_by_design, clipped));
+  return cut && (clip_error > allowed || bad_of_finite > 0);
 }
 
 std::vector<Cast> casts_of(Values& values) {

@@ -43,7 +43,7 @@ struct Cast {
   std::int64_t at_row = -1;        ///< of absmax, in the codes
   std::int64_t at_channel = -1;
   double reach = 0;                        ///< largest |value / scale| over the largest finite code
-  double clip_by_design = 0;               ///< clip_error that whoever chose the scale takes: a percentile's
+  double cut_by_design = 0;                ///< share of values that whoever chose the scale leaves out: a percentile's
   double clip_error = 0;                   ///< root of the squares that clipping lost over the root of all squares
   std::vector<std::int64_t> clipped_rows;  ///< of the codes
   std::vector<std::int64_t> top_rows;      ///< with codes at the top

@@ -8,7 +8,6 @@ namespace nanscope {
 namespace {
 
 constexpr std::array kFlavours = {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz};
-constexpr double kFormatFits = 0.9;
 constexpr std::int64_t kRows = 8;
 constexpr std::size_t kOps = 4;  ///< of a group that are tried
 
@@ -37,7 +36,7 @@ void settle(Recomputer& recomputer, const Group& group) {
   const Format before = run.tensor(group.codes.front())->format;
   Format chosen = before;
   const auto choose_by = [&](const std::vector<TensorId>& shown) {
-    double best = kFormatFits;
+    double best = kMostly;
     bool found = false;
     for (const Format format : kFlavours) {
       for (const TensorId id : group.codes) run.read_as(id, format);

@@ -20,8 +20,7 @@ constexpr std::int64_t kVerifiedRows = 32;               ///< that a form is hel
 constexpr std::size_t kSampleOps = 6;
 constexpr int kSampleReaders = 3;  ///< of ops that were not dumped: one that goes wrong is outvoted
 constexpr double kLargestMeanSquare = 1.0 / (3.29 * 3.29);  ///< 3.29 sigma hold 99.9 % of a normal distribution
-constexpr double kMostly = 0.5;  ///< of the elements: what it does is right, and something of it is not
-constexpr std::int64_t kChunk = std::int64_t{1} << 20;  ///< elements at a time
+constexpr std::int64_t kChunk = std::int64_t{1} << 20;      ///< elements at a time
 
 /// `count` of `rows`, evenly, the first and the last among them.
 std::vector<std::int64_t> spread(std::int64_t rows, std::int64_t count) {

@@ -76,20 +76,27 @@ void describe(Survey& survey, Finding& finding, const Op& op, const RowStatistic
 
 /// Whether a row is what its norm gives, times a number that a variance off by what a sum of squares loses explains.
 bool scaled_by_rounding(Survey& survey, const Op& op, const Tensor& out, std::int64_t row, const RowStatistics& of) {
-  constexpr double kAlike = 0.1;
   const auto expected = survey.recomputer.predict(op, out, survey.recomputer.form_of(op, out), row, 1);
   const auto made = survey.run().row_values(out, row);
   if (!expected || !made || expected->value.size() != made->size()) return false;
+  const Tensor* bias = survey.run().input(op, "bias");
+  const auto added = bias != nullptr && bias->known ? survey.run().values(*bias) : nullptr;
   double both = 0;
   double square = 0;
   double whole = 0;
   for (std::size_t c = 0; c < made->size(); ++c) {
-    both += double{(*made)[c]} * double{expected->value[c]};
-    square += double{expected->value[c]} * double{expected->value[c]};
-    whole += double{(*made)[c]} * double{(*made)[c]};
+    const double offset = added && added->size() == made->size() ? double{(*added)[c]} : 0;
+    const double own = double{(*made)[c]} - offset;
+    const double its = double{expected->value[c]} - offset;
+    both += own * its;
+    square += its * its;
+    whole += own * own;
   }
   const double factor = square > 0 ? both / square : 0;
-  if (!(factor > 0) || !(whole - factor * both <= kAlike * kAlike * whole)) return false;
+  // Beside the variance, the mean is off by the rounding of its sum, and each element of the row by its own.
+  const double alike = sum_error(std::ssize(*made), kF32) * std::abs(of.mean) / std::sqrt(of.variance) +
+                       roundoff(survey.values().precision(out));
+  if (!(factor > 0) || !(whole - factor * both <= alike * alike * whole)) return false;
   // Roundings of a sum add up like steps to either side.
   const double lost = 4 * std::sqrt(static_cast<double>(made->size())) * kF32 * of.mean * of.mean;
   return std::abs(of.variance / (factor * factor) - of.variance) <= lost;

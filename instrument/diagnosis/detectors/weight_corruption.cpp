@@ -14,7 +14,9 @@ namespace {
 
 constexpr double kOutlier = 4096;      ///< times the median: trained weights stay far below
 constexpr std::int64_t kZeroRun = 16;  ///< consecutive zeros that no training leaves
-constexpr std::int64_t kZeroRows = 8;  ///< rows of a block of zeros
+/// Rows of a block of zeros: where three of four elements are zero at random, some block of 16 x 8 of 2^28 elements is
+/// zero in (3/4)^128 * 2^28 = 3e-8 cases; of 7 rows it is in more than 10^-6.
+constexpr std::int64_t kZeroRows = 8;
 constexpr std::int64_t kSampled = std::int64_t{1} << 20;
 
 bool is_weight(std::string_view role) { return role == "weight" || role == "bias"; }
@@ -113,7 +115,11 @@ std::optional<std::vector<std::int64_t>> bad_channels(RunView& run, const Tensor
 /// A product whose input is finite and whose output is bad in the same few channels of every row: what all rows share
 /// is the weight's rows and the bias's elements of these channels. The weight was not dumped.
 void look_for_bad_channels(Survey& survey, Findings& out) {
-  constexpr std::int64_t kFewestRows = 4;
+  // A channel at random is the first row's in one of so many cases; in all other rows, too, by chance below 10^-6.
+  const auto by_chance = [](const Tensor& made) {
+    const auto others = static_cast<double>(made.tokens - 1);
+    return -others * std::log10(static_cast<double>(std::max<std::int64_t>(1, made.channels))) > kShownByChance;
+  };
   for (std::size_t i = 0; i < survey.births.size(); ++i) {
     const Birth& birth = survey.births[i];
     const Op& op = survey.op(birth);
@@ -121,7 +127,7 @@ void look_for_bad_channels(Survey& survey, Findings& out) {
     const bool alone = op.kind == OpKind::gemm && survey.run().input(op, "weight") == nullptr;
     const Tensor* x = survey.run().input(op, "x");
     if (!alone || x == nullptr || !x->known || x->health.bad() > 0 || made.stated) continue;
-    if (std::ssize(birth.rows) != made.tokens || made.tokens < kFewestRows) continue;
+    if (std::ssize(birth.rows) != made.tokens || by_chance(made)) continue;
     const auto first = bad_channels(survey.run(), made, 0);
     if (!first || first->empty() || 4 * std::ssize(*first) > made.channels) continue;
     const bool same = std::all_of(birth.rows.begin(), birth.rows.end(),

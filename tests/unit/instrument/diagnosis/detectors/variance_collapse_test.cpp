@@ -53,8 +53,8 @@ TEST(VarianceCollapse, OfFlatRowsInF16IsNoOverflow) {
   EXPECT_THAT(classes(norm(400, 0.001F, "layer", Format::f16)), ElementsAre("variance-collapse"));
 }
 
-/// Row 2 lies flat around 40 and comes out `wrong` times what it should.
-Diagnosis finite_norm(float wrong, float step) {
+/// Row 2 lies flat around 40 and comes out `wrong` times what it should, before `bias` is added.
+Diagnosis finite_norm(float wrong, float step, float bias = 0, float noise = 0) {
   DumpGraph g;
   g.pass();
   NormAttributes attributes;
@@ -69,9 +69,15 @@ Diagnosis finite_norm(float wrong, float step) {
                                                      return odd && row == 2 ? 40 + side(channel) * step : side(channel);
                                                    }});
     const TensorId weight = g.parameter("attn_norm.weight", 1, 64, testing::constant(1));
-    g.op("attn_norm", OpKind::layer_norm, {{"x", x}, {"weight", weight}},
+    std::vector<std::pair<std::string, TensorId>> inputs{{"x", x}, {"weight", weight}};
+    if (bias != 0) inputs.emplace_back("bias", g.parameter("attn_norm.bias", 1, 64, testing::constant(bias)));
+    g.op("attn_norm", OpKind::layer_norm, inputs,
          {.channels = 64,
-          .fill = [=](auto row, auto channel) { return side(channel) * (odd && row == 2 ? wrong : 1.0F); }},
+          .fill =
+              [=](auto row, auto channel) {
+                const float off = odd && row == 2 && channel < 4 ? noise : 0;
+                return side(channel) * (odd && row == 2 ? wrong : 1.0F) + bias + off;
+              }},
          attributes);
   }
   return diagnosis_of(g);
@@ -82,6 +88,14 @@ TEST(VarianceCollapse, OrStaysFiniteAndFarOff) {
   ASSERT_THAT(classes(found), ElementsAre("variance-collapse"));
   EXPECT_FALSE(found.faults[0].breaks);
   EXPECT_EQ(root_of(finite_norm(3, 0.5F)), "wrong-result");
+}
+
+/// A variance of 0.05^2 comes out as 0.0039, within what a sum of 64 squares of 40 loses. Then the row is what it
+/// should be times 0.8, before its bias, but for the rounding of its mean: less than a hundredth.
+TEST(VarianceCollapse, OfARowThatIsOtherwiseRightIsShown) {
+  EXPECT_THAT(classes(finite_norm(0.8F, 0.05F)), ElementsAre("variance-collapse"));
+  EXPECT_THAT(classes(finite_norm(0.8F, 0.05F, 3)), ElementsAre("variance-collapse"));
+  EXPECT_EQ(root_of(finite_norm(0.8F, 0.05F, 0, 0.2F)), "wrong-result");
 }
 
 TEST(VarianceCollapse, AVarianceThatIsKeptIsNone) { EXPECT_EQ(root_of(norm(40, 1)), "invalid-op"); }
