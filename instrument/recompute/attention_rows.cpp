@@ -51,8 +51,8 @@ std::optional<Heads> heads_of(std::int64_t query_channels, std::int64_t key_chan
 }
 
 std::vector<std::int64_t> possible_heads(std::int64_t query_channels, std::int64_t key_channels) {
-  constexpr std::int64_t kNarrowest = 8;
-  constexpr std::int64_t kWidest = 256;
+  constexpr std::int64_t kNarrowest = 8;  // BLOOM's default
+  constexpr std::int64_t kWidest = 512;   // Gemma 4's, of layers without a window
   std::vector<std::int64_t> possible;
   for (std::int64_t width = kNarrowest; width <= std::min(kWidest, query_channels); width += 4) {
     const bool fits = query_channels % width == 0 && key_channels % width == 0;
@@ -161,7 +161,8 @@ bool read_sinks(Values& values, const Op& op, const OpForm& form, std::int64_t h
 }
 
 bool softmax_line(const Line& scores, const RowMask& mask, double rounded, std::optional<double> sink, Line& into) {
-  constexpr double kMostOff = 20;
+  // A probability that f32 holds is 2^-149 or more: e^(2 * 60) of it is beyond 2^24, and the bound covers all there is.
+  constexpr double kMostOff = 60;
   const std::size_t columns = scores.value.size();
   std::vector<std::size_t> seen;
   seen.reserve(columns);

@@ -32,7 +32,7 @@ std::optional<Heads> heads_of(std::int64_t query_channels, std::int64_t key_chan
 /// Heads that a query of so many channels may have where nothing states it.
 std::vector<std::int64_t> possible_heads(std::int64_t query_channels, std::int64_t key_channels);
 
-/// Caps of the families that have one.
+/// Caps of the families that have one: Gemma 2, Grok-1.
 inline constexpr double kCaps[] = {50.0, 30.0};
 
 /// Numbers and how far each may be off: by its error and kDeviations times its deviation.

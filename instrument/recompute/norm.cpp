@@ -15,7 +15,8 @@
 namespace nanscope {
 namespace {
 
-constexpr std::array kEps = {1e-5, 1e-6, 1e-12, 1e-7, 1.5625e-7, 1e-8, 0.0};  // DeBERTa: 1e-7, GLM: 1.5625e-7
+// BERT: 1e-12, DeBERTa: 1e-7, GLM: 1.5625e-7, Helium: 1e-8. torch's normalize() adds nothing.
+constexpr std::array kEps = {1e-5, 1e-6, 1e-12, 1e-7, 1.5625e-7, 1e-8, 0.0};
 
 /// Channels that are normalised together: a head's where the weight has as many, else the row's.
 std::int64_t group_width(const Tensor* weight, std::int64_t channels, const OpForm& form) {

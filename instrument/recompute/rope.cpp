@@ -12,7 +12,7 @@
 namespace nanscope {
 namespace {
 
-constexpr std::array kBases = {1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 1.5e5, 8e6, 2e5, 1e3};
+constexpr std::array kBases = {1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 1.5e5, 8e6, 1e3};  // defaults in transformers 5.24.0
 
 /// OpForm::rounded of a rotation: positions of sequences behind padding count their tokens, or their rows in the frame.
 /// Both are in use, and attention is the same: it knows differences alone.

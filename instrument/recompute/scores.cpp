@@ -113,7 +113,7 @@ struct Sample {
 
 /// Samples of the dumped scores, or of the logarithms of ratios of the dumped probabilities.
 std::vector<Sample> samples_of(Values& values, const Op& op, const Tensor& out) {
-  constexpr double kNegligible = 1e-4;
+  constexpr double kNegligible = 0x1p-14;  // the smallest normal number of f16: below it, bits are missing
   std::vector<Sample> samples;
   const Tensor* shown = out.known ? &out : known_probs(values.run(), op);
   if (shown == nullptr || shown->tokens == 0) return samples;
@@ -191,8 +191,9 @@ Fit fit(const std::vector<Sample>& samples, double cap, double factor) {
 
 /// Factor and cap that the numbers show.
 std::optional<Fit> shown_fit(Values& values, const Op& op, const Tensor& out) {
-  constexpr int kLeastCap = 5;
-  constexpr int kMostCap = 100;
+  // Caps of scores and logits in transformers 5.24.0: nanochat's least, Gemma 2's most.
+  constexpr int kLeastCap = 15;
+  constexpr int kMostCap = 50;
   const std::vector<Sample> samples = samples_of(values, op, out);
   if (samples.size() < 8) return std::nullopt;
   Fit best = fit(samples, 0, 0.1);

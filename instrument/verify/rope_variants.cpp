@@ -11,7 +11,8 @@
 namespace nanscope {
 namespace {
 
-constexpr std::array kBases = {1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 1.5e5, 8e6, 2e5, 1e3, 500.0, 250000.0};
+// Defaults in transformers 5.24.0, and Phi-4's 2.5e5.
+constexpr std::array kBases = {1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 1.5e5, 8e6, 1e3, 250000.0};
 
 std::shared_ptr<const RopeAngles> of(const ModelSpec& spec, bool local, std::int64_t context) {
   return ModelForms(spec).angles(local, context);

@@ -8,8 +8,9 @@ namespace nanscope {
 namespace {
 
 // Of the largest code that delayed scaling aims at: 0.5 to 1 are in use (Transformer Engine's margin is a power of 2).
-constexpr double kLeastMargin = 0.24;
-constexpr double kMostMargin = 1.05;
+// A scale that is rounded up to a power of 2 halves it at most, and the history and the scale may be dumped in bf16.
+constexpr double kLeastMargin = 0.25 * (1 - 0x1p-7);
+constexpr double kMostMargin = 1 + 0x1p-7;
 
 bool derived(double history, double scale, Format format) {
   const double margin = history / (scale * double{info(format).max_finite});

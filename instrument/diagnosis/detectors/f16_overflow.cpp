@@ -152,7 +152,7 @@ void look_at_norms(Survey& survey, Findings& out) {
 /// Rows with elements at one largest magnitude, as a clamp leaves them.
 std::vector<std::int64_t> plateau(Survey& survey, const Tensor& tensor, double& level) {
   std::vector<std::int64_t> rows;
-  constexpr double kLeastClamp = 60000;
+  constexpr double kLeastClamp = kLargest - 1000;  ///< to which transformers clamps Inf, as in modeling_t5.py
   if (double{tensor.health.absmax} < kLeastClamp) return rows;
   level = double{tensor.health.absmax};
   survey.run().each_block(tensor, [&](std::int64_t first, std::span<const float> values) {

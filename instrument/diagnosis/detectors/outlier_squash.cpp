@@ -9,11 +9,14 @@
 namespace nanscope {
 namespace {
 
-constexpr double kLostShare = 0.25;    ///< of what is not zero; a scale that fits loses next to nothing
-constexpr double kCoarseShare = 0.5;   ///< of what is not zero, among codes of one or two bits
-constexpr double kOutlierRatio = 256;  ///< largest over the median of what is not zero
-constexpr double kZeroShare = 0.5;     ///< of all codes, where the codes alone were dumped
-constexpr double kRoomiest = 16;       ///< headroom that a scale computed from these values may have
+constexpr double kLostShare = 0.25;   ///< of what is not zero; a scale that fits loses next to nothing
+constexpr double kCoarseShare = 0.5;  ///< of what is not zero, among codes of one or two bits: the median is one
+/// Largest over the median of what is not zero: in int8, the largest code over half a step, which becomes zero.
+constexpr double kOutlierRatio = 2 * 127;
+constexpr double kZeroShare = 0.5;  ///< of all codes, where the codes alone were dumped: the median is zero
+/// Headroom that a scale computed from these values may have: vLLM divides the largest by 100 where e4m3 reaches 448
+/// (V_SCALE_CONSTANT), and a scale that is rounded up to a power of 2 leaves up to twice as much.
+constexpr double kRoomiest = 2 * 4.48;
 
 double of_nonzero(const Cast& cast, std::int64_t part) {
   return cast.nonzero > 0 ? static_cast<double>(part) / static_cast<double>(cast.nonzero) : 0;
