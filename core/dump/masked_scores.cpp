@@ -9,9 +9,12 @@
 namespace nanscope {
 namespace {
 
-/// Finite elements up to this part of a format's largest do not say that its neighbours overflowed.
+/// Finite elements up to this part of a format's largest do not say that its neighbours overflowed: of numbers with a
+/// variance, P(|x| > c) falls faster than c^-2, and the largest three are all 16 times as large as what the others stay
+/// below in (16^-2)^3 = 6e-8 of all cases.
 constexpr float kFarFromLargest = 1.0F / 16;
-/// A single -Inf lies at a row's edge by chance.
+/// A single -Inf lies at a row's edge by chance. The smallest causal mask with two rows that it hides a part of is of 3
+/// tokens, and hides 2 and 1.
 constexpr std::int64_t kLeastHidden = 3;
 
 /// How many elements of a row are -Inf; none where what is finite is not one range.

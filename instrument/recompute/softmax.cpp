@@ -61,7 +61,7 @@ struct SoftmaxRows {
 /// A row of all heads behind its mask.
 void put_softmax(const SoftmaxRows& rows, const RowMask& mask, std::int64_t row, Line& scores, Line& line,
                  Prediction& into) {
-  constexpr double kLeast = 1e-12;
+  constexpr double kLeast = 0x1p-126;  // kernels may flush what is below the smallest normal number of f32 to 0
   for (std::int64_t head = 0; head < rows.heads; ++head) {
     const std::int64_t first = head * rows.columns;
     scores.resize(rows.columns);

@@ -20,8 +20,11 @@ namespace nanscope {
 namespace {
 
 constexpr std::int64_t kMostTokens = 4096;
-constexpr double kLeaves = 3;            ///< times the largest error of a layer before
-constexpr double kRoundingsOfLayer = 8;  ///< of a layer's output, each a unit roundoff
+/// Times the largest error of a layer before: the output is a sum of the stream and two branches, each off by as much.
+constexpr double kLeaves = 3;
+/// Of a layer's output, each a unit roundoff: norm, projections, rotation, attention, projection, sum; norm, gate and
+/// up, activation, product, projection, sum.
+constexpr double kRoundingsOfLayer = 12;
 
 /// What comes out of each layer, for all positions.
 class LayersProbe final : public Probe {

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kMostRows = 96;
 constexpr std::int64_t kMostColumns = 2048;
-/// Of the sum of the bounds' squares: bounds are of elements that know nothing of each other, and a weight that was
-/// changed before it was rounded is rounded otherwise.
+/// Of the sum of the bounds' squares: a weight that was changed before it was rounded is rounded otherwise, so that
+/// what is left holds two roundings, each within the bound, and twice a bound is four times its square.
 constexpr double kSlack = 4;
 
 /// Eigenvalues of a symmetric matrix, falling.
