@@ -24,10 +24,13 @@ CONSTANT = re.compile(
     rf"\bconst(?:expr)?\s+(?P<type>(?:{NUMBER}|auto|std::array(?:\s*<[^;=]*?>)?)(?:\s+(?:long|int|double))*)\s+"
     r"(?P<name>k[A-Z]\w*)\s*(?P<array>\[[^\]]*\])?\s*(?:=\s*)?(?P<value>[^;]*);")
 LITERAL = r"(?:0x[\da-f.]+(?:p[+-]?\d+)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
-SOURCES = ("derivation: ", "specification: ", "producer's code: ", "measurement: ", "none: chosen")
+SOURCES = ("derivation: ", "specification: ", "producer's code: ", "measurement: ", "definition: ", "none: chosen")
+# Only a warning may be defined by its limit, and only one that prints it.
+WARNINGS = "instrument/diagnosis/warnings/"
+SUMMARY = re.compile(r"\.summary\s*=\s*fmt::format\((.*?)\);", re.S)
 COLUMNS = {"name | value | unit | file | what it decides | source": True, "name | value | file": False}
-COUNT = re.compile(r"(\d+) of the (\d+) constants in the first table have no source yet; "
-                   r"(\d+) more have one for a part of the value")
+COUNT = re.compile(r"(\d+) of the (\d+) constants in the first table (?:has|have) no source yet; "
+                   r"(\d+) more (?:has|have) one for a part of the value")
 
 Row = collections.namedtuple("Row", "file name value cells")
 
@@ -52,6 +55,11 @@ def constants(code):
             raise ValueError(f"{match['name']}: declare one constant a line, so that the test finds each")
         found.append((match["name"], value))
     return found
+
+
+def prints(code, name):
+    """Whether a summary in the text of a file is made with a constant."""
+    return any(re.search(rf"\b{name}\b", made) for made in SUMMARY.findall(code))
 
 
 def constants_of_code():
@@ -113,6 +121,13 @@ class Page(unittest.TestCase):
                 self.assertTrue(all(row.cells), "an empty cell")
                 self.assertTrue(row.cells[5].startswith(SOURCES), f"the source begins with none of {SOURCES}")
 
+    def test_definitions_are_of_warnings_that_print_them(self):
+        for row in self.first:
+            if row.cells[5].startswith("definition: "):
+                with self.subTest(f"{row.file}: {row.name}"):
+                    self.assertTrue(row.file.startswith(WARNINGS), "a definition decides more than a warning")
+                    self.assertTrue(prints((ROOT / row.file).read_text(encoding="utf-8"), row.name), "is not printed")
+
     def test_counts_constants_without_a_source(self):
         none = sum(row.cells[5].startswith("none: chosen") for row in self.first)
         part = sum("; chosen: " in row.cells[5] for row in self.first)
@@ -147,6 +162,11 @@ class Comparison(unittest.TestCase):
 
     def test_finds_numbers_and_nothing_else(self):
         self.assertEqual(constants(self.CODE), self.FOUND)
+
+    def test_sees_whether_a_summary_has_a_constant(self):
+        code = 'if (x < kNear) return;\nout.summary = fmt::format("{} (limit: {})", place(x), 100 * kShare);\n'
+        self.assertTrue(prints(code, "kShare"))
+        self.assertFalse(prints(code, "kNear"))
 
     def test_refuses_two_constants_in_one_declaration(self):
         with self.assertRaises(ValueError):

@@ -5,7 +5,7 @@
 namespace nanscope::early {
 namespace {
 
-constexpr double kNear = 1.1;
+constexpr double kNear = 1.1;      ///< room that is left below this is a warning
 constexpr double kRoomThen = 1.5;  ///< that the scale left where it was set
 
 }  // namespace
@@ -33,9 +33,9 @@ std::vector<Watched> find_clipping_near(Survey& survey, const IsWatched& watched
                     {"format", std::string(info(cast->format).name)}};
     out.summary = fmt::format(
         "the scale {:.6g} of {} left room for {:.3g} times the largest value in {}, and leaves {:.3g} here: {:.3g} % "
-        "of the codes are the largest there is",
+        "of the codes are the largest there is (limits: {:.3g} there, {:.3g} here)",
         scale, survey.facts.name_of(codes), first.headroom(), survey.facts.name_of(*survey.run().tensor(first.codes)),
-        cast->headroom(), 100 * share);
+        cast->headroom(), 100 * share, kRoomThen, kNear);
     out.advice = "compute the scale from more than the first requests, or per request";
     found.push_back(std::move(out));
   }

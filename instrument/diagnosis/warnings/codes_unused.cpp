@@ -7,9 +7,11 @@
 namespace nanscope::early {
 namespace {
 
-constexpr double kRoom = 16;        ///< beyond every calibration constant in use
+/// Beyond every calibration constant in use: vLLM divides the largest by 100 where e4m3 reaches 448 (V_SCALE_CONSTANT),
+/// and a scale that is rounded up to a power of 2 leaves up to twice as much.
+constexpr double kRoom = 2 * 4.48;
 constexpr double kLostShare = 0.1;  ///< of what is not zero, that became zero or one of the codes of one or two steps
-constexpr std::int64_t kFewest = 256;
+constexpr std::int64_t kFewest = 256;  ///< codes of 8 bits: fewer elements cannot use them all
 
 std::int64_t distinct(std::vector<float> values) {
   std::sort(values.begin(), values.end());
@@ -42,9 +44,10 @@ std::vector<Watched> find_codes_unused(Survey& survey, const IsWatched& watched)
                     {"format", std::string(info(cast->format).name)}};
     out.summary = fmt::format(
         "{} uses {} codes of {}: its scale {:.6g} leaves room for {:.3g} times the largest value, "
-        "{:.3g} % of the values became zero and {:.3g} % are left one or two bits",
+        "{:.3g} % of the values became zero and {:.3g} % are left one or two bits (limits: {:.3g} times, {:.3g} % in "
+        "all)",
         survey.facts.name_of(codes), used, info(cast->format).name, cast->grid->first(), cast->headroom(), 100 * lost,
-        100 * coarse);
+        100 * coarse, kRoom, 100 * kLostShare);
     out.advice = "compute the scale from the values: a default of 1 or one of another tensor does not fit them";
     found.push_back(std::move(out));
   }

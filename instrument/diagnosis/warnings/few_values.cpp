@@ -12,6 +12,7 @@
 namespace nanscope::early {
 namespace {
 
+// Of 8 codes, as e4m3 has between two powers of 2, 32 elements use no more than 4 by chance in 70 * 2^-32 = 1.6e-8.
 constexpr std::size_t kLeastChannels = 32;                     ///< that are not zero, in a row that is judged
 constexpr std::size_t kFewCodes = 4;                           ///< of an 8-bit format; a row of any spread has dozens
 constexpr std::size_t kRepeats = 16;                           ///< channels a value, of wider formats
@@ -93,8 +94,10 @@ std::vector<Watched> find_few_values(Survey& survey, const IsWatched& watched) {
                     {"rows", poorest.rows},
                     {"of_rows", tensor.tokens}};
     out.summary = fmt::format(
-        "row {} of {} has {} distinct values in {} channels that are not zero, and {} of {} rows are like it",
-        poorest.row, survey.facts.name_of(tensor), poorest.distinct, poorest.nonzero, poorest.rows, tensor.tokens);
+        "row {} of {} has {} distinct values in {} channels that are not zero, and {} of {} rows are like it (limit: "
+        "{})",
+        poorest.row, survey.facts.name_of(tensor), poorest.distinct, poorest.nonzero, poorest.rows, tensor.tokens,
+        codes ? fmt::format("{} codes", kFewCodes) : fmt::format("one value in {} channels", kRepeats));
     out.advice = "look for a cast before this tensor that clips or whose scale is far too large";
     found.push_back(std::move(out));
   }

@@ -40,8 +40,8 @@ std::optional<Watched> trend_of(Survey& survey, const Tensor& tensor, const std:
                   {"factor_a_step", factor}, {"steps_to_clipping", left}, {"largest", largest}};
   out.summary = fmt::format(
       "the headroom of {} fell from {:.3g} to {:.3g} in {} steps, {:.3g} times a step: were it to go on, {:.6g} is "
-      "passed in {:.1f} more",
-      survey.facts.name_of(tensor), first, last, steps, factor, largest, left);
+      "passed in {:.1f} more (limits: {} steps, {:.3g} times in all, {:.3g} times each)",
+      survey.facts.name_of(tensor), first, last, steps, factor, largest, left, kLeastSteps, kLeastFall, kEachStep);
   out.advice = "watch this tensor; compute its scale anew or widen its format before it clips";
   return out;
 }

@@ -29,9 +29,9 @@ std::vector<Watched> find_outlier_owns_scale(Survey& survey, const IsWatched& wa
                           : std::string(",");
     out.summary = fmt::format(
         "one value of {}, {:.6g}{} is {:.3g} times the median and sets the scale: "
-        "{:.3g} % of the others became zero, {:.3g} % are left one or two bits",
+        "{:.3g} % of the others became zero, {:.3g} % are left one or two bits (limits: {:.3g} times, {:.3g} % in all)",
         survey.facts.name_of(*survey.run().tensor(cast->source)), cast->absmax, at, cast->absmax / cast->median,
-        100 * lost, 100 * coarse);
+        100 * lost, 100 * coarse, kOwns, 100 * kOwnedShare);
     out.advice = "scale per channel or in blocks, or keep the outlier channel apart";
     found.push_back(std::move(out));
   }

@@ -15,6 +15,7 @@ namespace nanscope {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::IsEmpty;
 using testing::MemoryDump;
 
@@ -82,6 +83,7 @@ TEST(Warnings, FallingHeadroomIsFollowedToItsEnd) {
   EXPECT_TRUE(diagnosis.healthy());
   const Warning& warning = diagnosis.warnings.front();
   EXPECT_EQ(warning.tensor, "step_3/model.layers.0.self_attn.k_cache");
+  EXPECT_THAT(warning.summary, EndsWith("(limits: 3 steps, 2 times in all, 1.05 times each)"));
   EXPECT_NEAR(std::get<double>(*find(warning.evidence, "headroom")), 448 * 0.05 / 13.5, 1e-6);
   EXPECT_NEAR(std::get<double>(*find(warning.evidence, "factor_a_step")), 1 / 1.5, 1e-3);
   EXPECT_NEAR(std::get<double>(*find(warning.evidence, "steps_to_clipping")),
@@ -103,8 +105,9 @@ TEST(Warnings, RoomThatIsUsedUpIsSaid) {
   MemoryDump dump;
   add_keys(dump, 0, spread(512, 10), 0.05F);
   add_keys(dump, 1, spread(512, 448 * 0.05F / 1.05F), 0.05F);
-  EXPECT_THAT(kinds_of(dump), ElementsAre("clipping-near"));
+  ASSERT_THAT(kinds_of(dump), ElementsAre("clipping-near"));
   EXPECT_TRUE(diagnosis_of(dump).healthy());
+  EXPECT_THAT(diagnosis_of(dump).warnings[0].summary, EndsWith("(limits: 1.5 there, 1.1 here)"));
 }
 
 TEST(Warnings, ScalesOfTheirOwnTensorLeaveNoRoomByDesign) {
@@ -126,6 +129,7 @@ TEST(Warnings, AnOutlierThatOwnsTheScaleIsSaid) {
   const Diagnosis diagnosis = diagnosis_of(dump);
   EXPECT_TRUE(diagnosis.healthy());
   ASSERT_THAT(kinds_of(dump), ElementsAre("outlier-owns-scale"));
+  EXPECT_THAT(diagnosis.warnings[0].summary, EndsWith("(limits: 64 times, 10 % in all)"));
   EXPECT_NEAR(std::get<double>(*find(diagnosis.warnings[0].evidence, "ratio")), 8000, 150);
 }
 
@@ -134,7 +138,8 @@ TEST(Warnings, CodesThatNobodyUsesAreSaid) {
   MemoryDump dump;
   add_keys(dump, 0, spread(512, 0.1F), 1);
   EXPECT_TRUE(diagnosis_of(dump).healthy());
-  EXPECT_THAT(kinds_of(dump), ElementsAre("codes-unused"));
+  ASSERT_THAT(kinds_of(dump), ElementsAre("codes-unused"));
+  EXPECT_THAT(diagnosis_of(dump).warnings[0].summary, EndsWith("(limits: 8.96 times, 10 % in all)"));
 }
 
 /// The default scale of 1 with values of usual size loses nothing.
@@ -152,6 +157,7 @@ TEST(Warnings, RowsOfAFewValuesAreSaid) {
   dump.add("step_0/model.layers.0.input_layernorm.input", "f32", {8, 64}, wide(in));
   const Diagnosis diagnosis = diagnosis_of(dump);
   ASSERT_THAT(kinds_of(dump), ElementsAre("few-values"));
+  EXPECT_THAT(diagnosis.warnings[0].summary, EndsWith("(limit: one value in 16 channels)"));
   EXPECT_EQ(std::get<std::int64_t>(*find(diagnosis.warnings[0].evidence, "distinct_values")), 2);
   EXPECT_EQ(std::get<std::int64_t>(*find(diagnosis.warnings[0].evidence, "row")), 1);
 }
