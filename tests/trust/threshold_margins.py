@@ -20,6 +20,8 @@ import tempfile
 import thresholds
 
 HEADER = '''#pragma once
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -124,6 +126,18 @@ WATCHED_COMPARE(<=)
 WATCHED_COMPARE(>=)
 
 }  // namespace watched
+
+// Warnings print their limits.
+template <class T>
+struct fmt::formatter<watched::Watched<T>> : fmt::formatter<T> {
+  template <class Context>
+  auto format(const watched::Watched<T>& a, Context& context) const { return fmt::formatter<T>::format(a.value, context); }
+};
+template <>
+struct fmt::formatter<watched::Scaled> : fmt::formatter<double> {
+  template <class Context>
+  auto format(const watched::Scaled& a, Context& context) const { return fmt::formatter<double>::format(a, context); }
+};
 '''
 DEFINITION = r"(?P<before>(?:inline |static )*)constexpr (?P<type>double|float|int|std::int64_t|std::size_t) {name} = (?P<value>[^;]+);"
 
