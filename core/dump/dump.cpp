@@ -85,8 +85,8 @@ std::int64_t DumpTensor::rows() const {
 
 bool is_parameter(const DumpTensor& tensor) {
   constexpr std::string_view kRoles[] = {
-      "weight",     "bias",        "mask",      "block_table", "slot_mapping", "seq_lens", "tokens", "query_start_loc",
-      "query_lens", "past_length", "positions", "router_bias", "inv_freq",     "cos",      "sin",    "temperature",
+      "weight",     "bias",        "mask",       "block_table", "slot_mapping", "seq_lens", "tokens", "query_start_loc",
+      "query_lens", "past_length", "positions",  "router_bias", "inv_freq",     "cos",      "sin",    "temperature",
       "block_size", "sinks",       "request_ids"};
   switch (tensor.at.form) {
     case Form::scale:

@@ -40,7 +40,8 @@ TensorId PassBuilder::attention(TensorId x) {
   k = rotated("k", k);
   store(k, v);
   const std::vector<TensorId> read_k = keys("k", k);
-  TensorId out = mix(q, read_k, keys("v", v));
+  const std::vector<TensorId> read_v = keys("v", v);
+  TensorId out = mix(q, read_k, read_v, own_of(k, read_k), own_of(v, read_v));
   if (seen("inner_norm")) out = norm("inner_norm", out);
   if (seen("o_proj")) {
     out = linear("o_proj", out, "out", {});
@@ -300,7 +301,7 @@ void PassBuilder::slot_history() {
   std::get<KvStoreAttributes>(store.attributes).block_size = block;
   const bool told = !run_.kv_.empty() && run_.kv_.back().step == step.id;
   if (told) return;
-  const std::vector<KvRow> history = nanscope::slot_history(map, step, block);
+  const std::vector<KvRow> history = nanscope::slot_history(map, step, block, pool_blocks_[step.rank]);
   run_.kv_.insert(run_.kv_.end(), history.begin(), history.end());
 }
 
@@ -342,6 +343,12 @@ std::vector<TensorId> PassBuilder::keys(std::string_view letter, TensorId fresh)
   const bool codes = rows != nullptr && info(rows->format).bits <= 8;
   made.push_back(cache_id != 0 ? cache_id : codes ? rows->id : fresh);
   return made;
+}
+
+/// What was computed, where attention reads codes that were made of it; 0 elsewhere.
+TensorId PassBuilder::own_of(TensorId fresh, const std::vector<TensorId>& read) const {
+  const Tensor* codes = read.size() == 1 && read.front() != fresh ? run_.tensor(read.front()) : nullptr;
+  return codes != nullptr && codes->known && info(codes->format).bits <= 8 ? fresh : 0;
 }
 
 const Op* PassBuilder::store_of_layer() {
@@ -387,7 +394,8 @@ std::optional<PassBuilder::Index> PassBuilder::mask_of_sequence(std::int64_t seq
   return shared && tensor(*shared).at.sequence ? std::nullopt : shared;
 }
 
-TensorId PassBuilder::mix(TensorId q, const std::vector<TensorId>& k, const std::vector<TensorId>& v) {
+TensorId PassBuilder::mix(TensorId q, const std::vector<TensorId>& k, const std::vector<TensorId>& v, TensorId own_k,
+                          TensorId own_v) {
   const Geometry& g = geometry_[scope_.tower];
   const Op* store = store_of_layer();
   const TensorId k_scale = store != nullptr ? store->input("k_scale") : 0;
@@ -405,10 +413,12 @@ TensorId PassBuilder::mix(TensorId q, const std::vector<TensorId>& k, const std:
   Inputs keys_and_values;
   for (const TensorId id : k) keys_and_values.push_back({"k", id, {}});
   keys_and_values.push_back({"k_scale", k_scale, {}});
+  keys_and_values.push_back({"k_own", own_k, {}});
   if (raw.empty() && scores.empty() && masked.empty() && probs.empty() && !seen_any({"scores", "probs", "softmax"})) {
     keys_and_values.insert(keys_and_values.begin(), {"q", q, {}});
     for (const TensorId id : v) keys_and_values.push_back({"v", id, {}});
     keys_and_values.push_back({"v_scale", v_scale, {}});
+    keys_and_values.push_back({"v_own", own_v, {}});
     give_parameter(keys_and_values, "mask", mask);
     give_parameter(keys_and_values, "sinks", parameter("sinks", "sinks"));
     return emit("attention", OpKind::attention, std::move(keys_and_values), {"attn_out", outs}, mix_form);
@@ -427,6 +437,7 @@ TensorId PassBuilder::mix(TensorId q, const std::vector<TensorId>& k, const std:
   }
   for (const TensorId id : v) mixed.push_back({"v", id, {}});
   mixed.push_back({"v_scale", v_scale, {}});
+  mixed.push_back({"v_own", own_v, {}});
   return emit("attn_mix", OpKind::attention_mix, std::move(mixed), {"attn_out", outs}, mix_form);
 }
 

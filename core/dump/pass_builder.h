@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/dump/dump_run.h"
+#include "core/dump/slot_history.h"
 
 /// Puts the tensors of a pass into the graph of a transformer. Internal to DumpRun.
 namespace nanscope {
@@ -180,7 +181,9 @@ class PassBuilder {
   struct ScoreTensors {
     std::vector<Index> raw, scores, masked, probs;
   };
-  TensorId mix(TensorId q, const std::vector<TensorId>& k, const std::vector<TensorId>& v);
+  TensorId own_of(TensorId fresh, const std::vector<TensorId>& read) const;
+  TensorId mix(TensorId q, const std::vector<TensorId>& k, const std::vector<TensorId>& v, TensorId own_k,
+               TensorId own_v);
   TensorId probabilities(TensorId q, const Inputs& keys, const ScoreTensors& own, std::optional<Index> mask,
                          std::optional<std::int64_t> sequence);
   TensorId mlp(TensorId x);
@@ -227,6 +230,7 @@ class PassBuilder {
   };
   std::map<std::int64_t, Held> held_;
   std::int64_t block_size_ = 0;
+  std::map<std::int64_t, HeldBlocks> pool_blocks_;                          ///< by rank, each with a pool of its own
   std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> progress_;  ///< request: steps so far, context
   std::unordered_map<std::string, Index> shared_;                           ///< parameters outside of passes
   std::map<std::string, std::vector<Index>> written_once_;                  ///< what may be of all ranks, by its step

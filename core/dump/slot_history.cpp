@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace nanscope {
 namespace {
@@ -55,12 +56,15 @@ std::int64_t block_size_of(const SlotMap& map, const Step& step) {
   return map.slots.empty() ? 0 : map.pool_rows;
 }
 
-std::vector<KvRow> slot_history(const SlotMap& map, const Step& step, std::int64_t block) {
+std::vector<KvRow> slot_history(const SlotMap& map, const Step& step, std::int64_t block, HeldBlocks& held) {
   std::vector<KvRow> rows;
   if (block <= 0) return rows;
   for (std::size_t s = 0; s < step.spans.size(); ++s) {
     const Span& span = step.spans[s];
-    const auto held = [&](std::int64_t number, std::int64_t first_token) {
+    const std::set<std::int64_t> before = std::exchange(held[span.request], {});
+    const auto holds = [&](std::int64_t number, std::int64_t first_token) {
+      held[span.request].insert(number);
+      if (before.contains(number)) return;
       KvRow row;
       row.step = step.id;
       row.request = span.request;
@@ -76,10 +80,10 @@ std::vector<KvRow> slot_history(const SlotMap& map, const Step& step, std::int64
       if (step.spans.size() > 1 && map.slots.empty()) continue;
       const bool mapped = span.row < static_cast<std::int64_t>(map.slots.size());
       const std::int64_t begin = mapped ? map.slots[static_cast<std::size_t>(span.row)] - span.first_token : 0;
-      if (begin >= 0) held(0, -begin);
+      if (begin >= 0) holds(0, -begin);
     }
     for (std::int64_t i = 0; i < map.table_width && i * block < span.context + block; ++i) {
-      if (const auto number = block_at(map, s, i)) held(*number, i * block);
+      if (const auto number = block_at(map, s, i)) holds(*number, i * block);
     }
     for (std::int64_t at = span.row; at < span.row + span.rows; ++at) {
       const std::int64_t position = span.position(at);

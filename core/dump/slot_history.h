@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -26,7 +28,11 @@ std::int64_t block_size_of(const SlotMap& map, const Step& step);
 /// Whether each row of the step lies where the table puts it with blocks of so many slots.
 bool has_block_size(const SlotMap& map, const Step& step, std::int64_t size);
 
-/// Rows of the KV history of a step: the blocks that its sequences hold, and the slots that it wrote.
-std::vector<KvRow> slot_history(const SlotMap& map, const Step& step, std::int64_t block_size);
+/// Blocks that requests hold.
+using HeldBlocks = std::map<std::int64_t, std::set<std::int64_t>>;
+
+/// Rows of the KV history of a step: the blocks that its sequences hold and did not hold in their step before, and the
+/// slots that it wrote. `held` is of the steps before, and of this one behind it.
+std::vector<KvRow> slot_history(const SlotMap& map, const Step& step, std::int64_t block_size, HeldBlocks& held);
 
 }  // namespace nanscope

@@ -101,6 +101,7 @@ std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& 
   masks(chosen);
   const std::size_t plain = forms.size();
   add_capped(forms);
+  add_own_keys(values, op, "k", forms);
   if (!cached_unseen(values, op, "k")) return forms;
   for (std::size_t i = 0; i < plain; ++i) {
     if (forms[i].rounded == kToActivations)

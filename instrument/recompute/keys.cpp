@@ -17,6 +17,8 @@ class KeyGatherer {
  public:
   KeyGatherer(Values& values, const Op& op, std::string_view role, const Span& span, const OpForm& form)
       : values_(values), run_(values.run()), form_(form), in_(run_.input(op, role, span)) {
+    const Tensor* own = form.own_keys && span.first_token == 0 ? run_.input(op, std::string(role) + "_own") : nullptr;
+    if (own != nullptr) in_ = own;
     const Tensor* scale = run_.input(op, std::string(role) + "_scale");
     const bool codes = in_ != nullptr && in_->known && info(in_->format).bits <= 8;
     if (scale != nullptr && codes) grid_ = ScaleGrid::of(run_, *scale, *in_);
@@ -261,6 +263,21 @@ bool reads_scaled_codes(Values& values, const Op& op, std::string_view role) {
   const Tensor* in = values.run().input(op, role);
   return in != nullptr && in->known && info(in->format).bits <= 8 &&
          values.run().input(op, std::string(role) + "_scale") != nullptr;
+}
+
+void add_own_keys(Values& values, const Op& op, std::string_view role, std::vector<OpForm>& forms) {
+  const Step* step = values.run().step(op.step);
+  const Tensor* own = values.run().input(op, std::string(role) + "_own");
+  if (own == nullptr || step == nullptr || !values.available(*own)) return;
+  if (std::any_of(step->spans.begin(), step->spans.end(), [](const Span& span) { return span.first_token > 0; }))
+    return;
+  const std::size_t count = forms.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    OpForm form = forms[i];
+    form.own_keys = true;
+    form.text += ", of keys and values before they were stored";
+    forms.push_back(std::move(form));
+  }
 }
 
 bool cached_unseen(Values& values, const Op& op, std::string_view role) {

@@ -19,6 +19,7 @@ std::vector<OpForm> forms_attention_mix(Values& values, const Op& op, const Tens
   }
   if (cached_unseen(values, op, "v"))
     add_cached(forms, OpForm(forms.front()), "values from a cache of 8 bits that was not dumped");
+  add_own_keys(values, op, "v", forms);
   return forms;
 }
 

@@ -497,7 +497,11 @@ std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out
   for (const OpForm& form : forms) {
     if (auto judged = judge(op, out, form, looked_at)) tried.push_back(std::move(*judged));
   }
-  if (const auto healthy = judge(op, out, chosen, looked_at)) measure_chances(*healthy, tried, tried.size());
+  if (const auto healthy = judge(op, out, chosen, looked_at)) {
+    // What makes no numbers of most elements explains those alone that are left.
+    std::erase_if(tried, [&](const Recomputed& one) { return one.elements < healthy->elements; });
+    measure_chances(*healthy, tried, tried.size());
+  }
   std::stable_sort(tried.begin(), tried.end(),
                    [](const Recomputed& a, const Recomputed& b) { return a.share() > b.share(); });
   return tried;

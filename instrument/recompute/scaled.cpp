@@ -18,6 +18,7 @@
 namespace nanscope {
 namespace {
 
+constexpr std::int64_t kRowsCompared = 64;
 constexpr std::array kFlavours = {Format::e4m3, Format::e5m2, Format::e4m3fnuz, Format::e5m2fnuz};
 
 bool is_flavour(Format format) { return std::find(kFlavours.begin(), kFlavours.end(), format) != kFlavours.end(); }
@@ -76,7 +77,7 @@ struct Coded {
 };
 
 /// OpForm::variant of a cast.
-enum CastRounding : int { kToNearest = 0, kTowardsZero = 1 };
+enum Casting : int { kToNearest = 0, kTowardsZero = 1, kImpliedScale = 2 };
 
 /// The code of the largest magnitude that is not above that of `scaled`.
 double truncated(double scaled, Format format, double least_code) {
@@ -124,7 +125,6 @@ namespace {
 /// Whether codes show, row by row, the signs of what the step stored: a cache that holds the step's rows in their
 /// order.
 bool holds_rows_of_step(Values& values, const Tensor& pool) {
-  static constexpr std::int64_t kRowsCompared = 64;
   const Op* store = values.run().maker(pool);
   const Tensor* in = store != nullptr ? values.run().input(*store, pool.role.substr(0, 1)) : nullptr;
   if (in == nullptr || in->tokens != pool.tokens || in->channels != pool.channels) return false;
@@ -212,19 +212,25 @@ const Tensor* scale_of_quantise(RunView& run, const Op& op) {
   return given != nullptr ? given : run.output(op, "scale");
 }
 
+/// The scale that the first rows of codes show.
+std::optional<double> shown_scale(Values& values, const Op& op, const Tensor& out) {
+  const Tensor* x = values.run().input(op, "x");
+  if (x == nullptr || !x->known || x->count() != out.count() || x->channels != out.channels) return std::nullopt;
+  const std::int64_t rows = std::min(out.tokens, kRowsCompared);
+  const auto source = values.rows(*x, 0, rows);
+  const auto codes = values.rows(out, 0, rows);
+  return source && codes ? implied_scale(source->value, codes->value, out.format) : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<OpForm> forms_quantise(Values& values, const Op& op, const Tensor& out) {
   std::vector<OpForm> forms{OpForm{}};
   forms.front().text = "x over its scale, rounded";
   if (scale_of_quantise(values.run(), op) != nullptr || !out.known || out.tokens == 0) return forms;
-  // Without a scale in the dump, the one that the codes show.
-  const Tensor* x = values.run().input(op, "x");
-  if (x == nullptr || !x->known || x->count() != out.count()) return forms;
-  const auto source = values.run().values(*x);
-  const auto codes = values.run().values(out);
-  const auto scale = source && codes ? implied_scale(*source, *codes, out.format) : std::nullopt;
-  if (scale) forms.push_back({.text = "x over the scale that the codes show", .number = *scale});
+  // Without a scale in the dump, the one that the codes show: of each tensor its own.
+  if (shown_scale(values, op, out))
+    forms.push_back({.text = "x over the scale that the codes show", .variant = kImpliedScale});
   return forms;
 }
 
@@ -247,7 +253,8 @@ bool predict_quantise(Values& values, const Op& op, const Tensor& out, const OpF
     why = "the shape of its scale fits no grid";
     return false;
   }
-  if (scale == nullptr && form.number == 0) {
+  const auto shown = form.variant == kImpliedScale ? shown_scale(values, op, out) : std::nullopt;
+  if (scale == nullptr && !shown) {
     why = "its scale was not dumped";
     return false;
   }
@@ -260,7 +267,7 @@ bool predict_quantise(Values& values, const Op& op, const Tensor& out, const OpF
   for (std::int64_t t = 0; t < count; ++t) {
     for (std::int64_t c = 0; c < x.columns; ++c) {
       const auto at = static_cast<std::size_t>(t * x.columns + c);
-      const double s = powered(grid ? grid->at(first + t, c) : form.number, form.scale_power);
+      const double s = powered(grid ? grid->at(first + t, c) : *shown, form.scale_power);
       const double scaled = double{x.row(t)[c]} / s;
       // What was cast may have been wider than what was dumped of it.
       const double off =

@@ -250,6 +250,7 @@ std::vector<OpForm> forms_attention_scores(Values& values, const Op& op, const T
   }
   for (std::size_t i = 0; cached_unseen(values, op, "k") && i < plain; ++i)
     add_cached(forms, OpForm(forms[i]), ", keys from a cache of 8 bits that was not dumped");
+  add_own_keys(values, op, "k", forms);
   return forms;
 }
 

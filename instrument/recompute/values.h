@@ -53,6 +53,7 @@ struct OpForm {
   bool hadamard_of_values = false;  ///< of attention in one: it is the values that do
   bool rounded_scales = false;      ///< of a decoded weight, the one whose scales were rounded when they were loaded
   bool without_sinks = false;       ///< a softmax goes over the keys alone
+  bool own_keys = false;            ///< a first step attends to what it stored as it was before it was stored
   bool turned = false;              ///< a weight is read the other way round than its shape or name says
   std::optional<Format> x_as = {};  ///< what a product reads went through this format, with a scale a tensor
   std::optional<Format> weight_as = {};           ///< the same of its weight
@@ -66,7 +67,7 @@ struct OpForm {
            as == other_form.as && other == other_form.other && shift == other_form.shift && heads == other_form.heads &&
            rounded == other_form.rounded && window == other_form.window && ids_off == other_form.ids_off &&
            tiled == other_form.tiled && rounded_scales == other_form.rounded_scales &&
-           without_sinks == other_form.without_sinks && turned == other_form.turned && rotated == other_form.rotated &&
+           without_sinks == other_form.without_sinks && own_keys == other_form.own_keys && turned == other_form.turned && rotated == other_form.rotated &&
            hadamard == other_form.hadamard && hadamard_of_values == other_form.hadamard_of_values &&
            x_as == other_form.x_as && weight_as == other_form.weight_as &&
            (angles == other_form.angles ||

@@ -109,7 +109,9 @@ std::vector<OpForm> ModelForms::scores(Values& values, const Op& op, const Tenso
   form.number = double{attention_scale(spec_.model, layer_of(op))};
   form.cap = spec_.model.attention_softcap;
   form.heads = spec_.model.heads;
-  return {form};
+  std::vector<OpForm> forms{form};
+  add_own_keys(values, op, "k", forms);
+  return forms;
 }
 
 std::vector<OpForm> ModelForms::softmax(const Op& op) const {
@@ -120,7 +122,7 @@ std::vector<OpForm> ModelForms::softmax(const Op& op) const {
   return {form};
 }
 
-std::vector<OpForm> ModelForms::attention(const Op& op) const {
+std::vector<OpForm> ModelForms::attention(Values& values, const Op& op) const {
   std::vector<OpForm> forms;
   for (const int rounded : {kUnrounded, kToActivations}) {
     OpForm form;
@@ -133,6 +135,7 @@ std::vector<OpForm> ModelForms::attention(const Op& op) const {
     form.rounded = rounded;
     forms.push_back(std::move(form));
   }
+  add_own_keys(values, op, "k", forms);
   return forms;
 }
 
@@ -214,7 +217,7 @@ std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& o
     case OpKind::softmax:
       return softmax(op);
     case OpKind::attention:
-      return attention(op);
+      return attention(values, op);
     case OpKind::embedding:
       return embedding(values, op);
     case OpKind::gemm:

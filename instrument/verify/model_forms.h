@@ -32,7 +32,7 @@ class ModelForms {
   std::vector<OpForm> rope(Values& values, const Op& op) const;
   std::vector<OpForm> scores(Values& values, const Op& op, const Tensor& out) const;
   std::vector<OpForm> softmax(const Op& op) const;
-  std::vector<OpForm> attention(const Op& op) const;
+  std::vector<OpForm> attention(Values& values, const Op& op) const;
   std::vector<OpForm> embedding(Values& values, const Op& op) const;
   std::vector<OpForm> head(std::vector<OpForm> plain, const Op& op) const;
   std::int64_t window(const Op& op) const;

@@ -94,7 +94,7 @@ PLANTS = {  # model, change of the loaded model and its runner, expression that 
     "activation": ("llama", lambda m, _: setattr(m.model.layers[0].mlp.act_fn, "forward", lambda x: torch.relu(x[..., :192]) * x[..., 192:]),
                    r"layers\.0\.mlp\.act_fn"),
     "attention-scale": ("llama", lambda m, _: setattr(m.model.layers[1].self_attn.attn.impl, "scale", 0.25), r"layers\.1\.self_attn\.attn"),
-    "window-ignored": ("mistral", lambda m, _: [setattr(layer.self_attn.attn.impl, "sliding_window", (-1, -1)) for layer in m.model.layers],
+    "window-ignored": ("mistral", lambda m, _: [setattr(layer.self_attn.attn.impl, "sliding_window", -1) for layer in m.model.layers],
                        r"layers\.0\.self_attn\.attn"),
     "cache-zeroed": ("llama", forgotten_blocks, r"layers\.0\.self_attn\.attn"),
     "bias-lost": ("qwen2", lambda m, _: m.model.layers[0].self_attn.qkv_proj.bias.zero_(), r"layers\.0\.self_attn\.qkv_proj"),
@@ -206,7 +206,8 @@ def judge_planted(options, folder, plant):
     _, verified = asked(options.nanscope, "verify", capture(folder, f"plant-{plant}", where, MODELS[name][1], plant), where)
     first = (verified["first"] or {}).get("tensor", "") if isinstance(verified["first"], dict) else str(verified["first"] or "")
     found = re.search(expected, first) is not None
-    because = next((one["explanations"][0]["text"] for one in verified["outputs"] if one["tensor"] == first and one["explanations"]), "")
+    explained = verified["first"].get("explanations", []) if found else []
+    because = explained[0]["text"] if explained else ""
     print(f"{plant:16} {'found ' if found else 'MISSED'} {first}  {because}", flush=True)
     return found
 

@@ -123,29 +123,44 @@ void look_at_births(Survey& survey, Findings& out) {
   }
 }
 
-/// A norm whose sum of squares overflowed divides by infinity: a row of exact zeros.
+/// Rows of zeros of a norm whose input has a sum of squares beyond f16 in them. Rows of one number are a LayerNorm's
+/// own.
+std::vector<std::int64_t> rows_over_infinity(Survey& survey, const Op& op, const Tensor& out, const Tensor& x) {
+  std::vector<std::int64_t> zero;
+  const std::vector<Health>& rows = survey.run().rows(out);
+  const std::vector<Health>& given = survey.run().rows(x);
+  for (std::int64_t row = 0; row < std::ssize(rows); ++row) {
+    const Health& made = rows[static_cast<std::size_t>(row)];
+    const auto from = survey.run().same_row(out, row, x);
+    if (made.count == 0 || made.min != 0 || made.max != 0 || made.bad() > 0 || !from || *from >= std::ssize(given))
+      continue;
+    const Health& of = given[static_cast<std::size_t>(*from)];
+    if (of.bad() == 0 && of.min < of.max && squares_of(survey, op, out, row) > kLargest) zero.push_back(row);
+  }
+  return zero;
+}
+
+/// A norm whose sum of squares overflowed divides by infinity: a row of exact zeros. Where most rows are, the norm is
+/// not understood and has no deviation; the zeros show it all the same.
 void look_at_norms(Survey& survey, Findings& out) {
-  for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
-    const Deviation& deviation = survey.deviations[i];
-    const Op& op = *survey.run().op(deviation.op);
-    const Tensor& tensor = *survey.run().tensor(deviation.tensor);
-    const Tensor* x = survey.run().input(op, "x");
-    if (op.kind != OpKind::layer_norm || x == nullptr || (!is_half(tensor) && !is_half(*x))) continue;
-    const std::vector<Health>& rows = survey.run().rows(tensor);
-    std::vector<std::int64_t> zero;
-    for (const std::int64_t row : deviation.rows) {
-      const auto at = static_cast<std::size_t>(row);
-      if (at < rows.size() && rows[at].min == rows[at].max && squares_of(survey, op, tensor, row) > kLargest)
-        zero.push_back(row);
+  for (const Step& step : survey.run().steps()) {
+    for (const Op& op : survey.run().content(step.id).ops) {
+      const Tensor* x = op.kind == OpKind::layer_norm ? survey.run().input(op, "x") : nullptr;
+      const Tensor* made = x != nullptr && x->known && !x->stated ? survey.run().result(op) : nullptr;
+      if (made == nullptr || !made->known || made->stated || (!is_half(*made) && !is_half(*x))) continue;
+      if (double{x->health.absmax} * double{x->health.absmax} * static_cast<double>(x->channels) <= kLargest) continue;
+      const std::vector<std::int64_t> zero = rows_over_infinity(survey, op, *made, *x);
+      if (zero.empty()) continue;
+      Finding finding = finding_at(survey, *made, zero);
+      finding.rank = Rank::left_the_range;
+      finding.fault.certainty = Certainty::proved;
+      for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
+        if (survey.deviations[i].tensor == made->id) finding.explains.push_back({Symptom::Kind::deviation, i});
+      }
+      describe(finding, {squares_of(survey, op, *made, zero.front()), "the sum of squares"},
+               static_cast<std::int64_t>(zero.size()), "a row divided by its root is zero");
+      out.found.push_back(std::move(finding));
     }
-    if (zero.empty()) continue;
-    Finding finding = finding_at(survey, tensor, zero);
-    finding.rank = Rank::left_the_range;
-    finding.fault.certainty = Certainty::proved;
-    finding.explains = {{Symptom::Kind::deviation, i}};
-    describe(finding, {squares_of(survey, op, tensor, zero.front()), "the sum of squares"},
-             static_cast<std::int64_t>(zero.size()), "a row divided by its root is zero");
-    out.found.push_back(std::move(finding));
   }
 }
 

@@ -56,10 +56,12 @@ class Reads {
     }
   }
 
-  /// Blocks that a sequence was given in this very step hold none of its tokens before the step's.
+  /// Blocks that a sequence was given in this very step hold none of its tokens before the step's. What a sequence wrote
+  /// before its first step in the run is not known.
   void keys(const Step& step, const Span& span) {
+    const bool ran_before = !ran_.emplace(step.rank, span.request).second;
     const auto given = given_.find({step.id, span.request});
-    if (given == given_.end()) return;
+    if (span.first_token == 0 || given == given_.end() || !ran_before) return;
     for (const Op& op : run_.content(step.id).ops) {
       const Tensor* read = op.kind == OpKind::kv_read ? run_.result(op) : nullptr;
       if (read == nullptr || run_.token_of(*read, 0).span != &span) continue;
@@ -156,6 +158,7 @@ class Reads {
   Survey& survey_;
   RunView& run_;
   Blocks blocks_;
+  std::set<std::pair<std::int64_t, std::int64_t>> ran_;  ///< ranks and requests of the steps so far
   std::map<std::pair<StepId, std::int64_t>, std::vector<const KvRow*>> given_;
   std::set<std::int64_t> told_;
   std::vector<Finding> found_;
@@ -168,9 +171,7 @@ class Reads {
 Findings detect_foreign_cache_read(Survey& survey) {
   Reads reads(survey);
   for (const Step& step : survey.run().steps()) {
-    for (const Span& span : step.spans) {
-      if (span.first_token > 0) reads.keys(step, span);
-    }
+    for (const Span& span : step.spans) reads.keys(step, span);
     for (const Op& op : survey.run().content(step.id).ops) {
       if (op.kind == OpKind::recurrent_scan) reads.state(step, op);
     }

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "core/counted.h"
 #include "instrument/diagnosis/detectors/casts_of_kind.h"
@@ -56,11 +60,72 @@ std::string owner_text(Survey& survey, const Cast& cast) {
   return {};
 }
 
+/// What the codes of a weight show.
+struct WeightCodes {
+  std::int64_t elements = 0;
+  std::int64_t zero = 0;
+  std::int64_t large = 0;  ///< that are not kOutlierRatio times as small as the largest
+  double largest = 0;
+};
+
+WeightCodes count_codes(Survey& survey, const Tensor& weight) {
+  WeightCodes out;
+  out.largest = double{weight.health.absmax};
+  survey.run().each_block(weight, [&](std::int64_t, std::span<const float> values) {
+    for (const float value : values) {
+      const double magnitude = std::abs(double{value});
+      ++out.elements;
+      out.zero += magnitude == 0 ? 1 : 0;
+      out.large += magnitude * kOutlierRatio >= out.largest ? 1 : 0;
+    }
+    return true;
+  });
+  return out;
+}
+
+/// A weight in codes of which few set the scale: most are zero, and what is left is at the least codes. A sparse weight
+/// keeps codes of all sizes.
+std::optional<Finding> squashed_weight(Survey& survey, const Op& op, const Tensor& weight) {
+  const bool codes = weight.known && !weight.stated && weight.role == "weight" && info(weight.format).bits <= 8 &&
+                     info(weight.format).exponent_bits > 0 && weight.health.bad() == 0;
+  if (!codes || double{weight.health.absmax} < 0.5 * double{info(weight.format).max_finite}) return std::nullopt;
+  const WeightCodes found = count_codes(survey, weight);
+  const bool few = found.large <= std::max<std::int64_t>(4, found.elements / 64);
+  if (found.elements < 64 || !few || static_cast<double>(found.zero) < kZeroShare * static_cast<double>(found.elements))
+    return std::nullopt;
+  Finding finding = finding_at(survey, weight);
+  finding.fault.ops.push_back(op.id);
+  finding.rank = Rank::element_named;
+  finding.fault.evidence = {
+      {"zero", found.zero}, {"elements", found.elements}, {"large", found.large}, {"largest", found.largest}};
+  finding.fault.summary = fmt::format(
+      "{} of {} codes of {} are zero, and {} {} more than {:g} times as large as all others: few values of the weight "
+      "set "
+      "the scale of all",
+      found.zero, found.elements, finding.fault.tensor, found.large, found.large == 1 ? "is" : "are", kOutlierRatio);
+  finding.fault.fix = "quantize this weight with a scale per channel or block, or keep the outlier in a wider format";
+  return finding;
+}
+
+void look_at_weights(Survey& survey, Findings& out) {
+  std::set<std::string> seen;
+  const auto look = [&](StepId step) {
+    for (const Op& op : survey.run().content(step).ops) {
+      const Tensor* weight = op.kind == OpKind::parameter ? survey.run().result(op) : nullptr;
+      if (weight == nullptr || !seen.insert(weight->name).second) continue;
+      if (auto finding = squashed_weight(survey, op, *weight)) out.found.push_back(std::move(*finding));
+    }
+  };
+  look(kBeforeSteps);
+  for (const Step& step : survey.run().steps()) look(step.id);
+}
+
 }  // namespace
 
 /// One value sets the scale of all of them, and most fall below the smallest code that keeps a few bits.
 Findings detect_outlier_squash(Survey& survey) {
   Findings out;
+  look_at_weights(survey, out);
   Finding finding;
   const Cast* first = nullptr;
   double most = 0;
@@ -78,7 +143,7 @@ Findings detect_outlier_squash(Survey& survey) {
     finding.explains.push_back({Symptom::Kind::cast, i});
   }
   if (survey.casts.empty()) {
-    out.not_in_dump("no codes of 8 bits or fewer were dumped");
+    if (out.found.empty()) out.not_in_dump("no codes of 8 bits or fewer were dumped");
     return out;
   }
   out.excluded(fmt::format("the largest share of values that a cast made zero is {:.3g} %, of {}", 100 * most,

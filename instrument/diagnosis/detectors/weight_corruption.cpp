@@ -175,7 +175,9 @@ void look_at_unseen(Survey& survey, const Used& used, Findings& out, std::set<st
 /// An element that is larger than a bit flip leaves it among trained ones.
 void look_for_outlier(Survey& survey, const Used& used, Findings& out) {
   const double largest = double{used.weight->health.absmax};
-  if (used.weight->stated || !holds_values(used) || used.weight->count() < 32 || largest < 8) return;
+  // The largest code of a narrow format is there by its scale, and what that does to the others is outlier-squash.
+  const bool codes = info(used.weight->format).bits <= 8;
+  if (codes || used.weight->stated || !holds_values(used) || used.weight->count() < 32 || largest < 8) return;
   std::vector<float> sample;
   std::int64_t at = -1;
   survey.run().each_block(*used.weight, [&](std::int64_t first, std::span<const float> values) {

@@ -468,6 +468,20 @@ TEST(DumpRun, RowsOfABatchAreOfTheRequestThatHoldsTheirBlocks) {
   EXPECT_EQ(requests_of(*dump.run()), (Requests{{0}, {0, 1}, {1}, {1, 2}}));
 }
 
+TEST(DumpRun, BlocksThatARequestHeldAreNotGivenToItAgain) {
+  MemoryDump dump;
+  add_pass(dump, 0, {{0, 6}, {6}, {{1, 2}}});
+  dump.add("step_0/model.layers.0.self_attn.k_cache", "f8_e4m3", {6, 4, 8});
+  add_pass(dump, 1, {{0, 3}, {9}, {{1, 2, 3}}});
+  dump.add("step_1/model.layers.0.self_attn.k_cache", "f8_e4m3", {6, 4, 8});
+  const auto run = dump.run();
+  std::vector<std::pair<std::int64_t, std::int64_t>> given;  // step and block
+  for (const KvRow& row : run->kv_history()) {
+    if (row.action == KvAction::allocated) given.emplace_back(row.step, row.block);
+  }
+  EXPECT_THAT(given, ::testing::UnorderedElementsAre(std::pair{1, 1}, std::pair{1, 2}, std::pair{2, 3}));
+}
+
 TEST(DumpRun, IdsOfRequestsAreBelievedBeforeBlocks) {
   MemoryDump dump;
   add_pass(dump, 0, {{0, 6, 11}, {6, 5}, {{1, 2}, {3, 4}}}, {7, 9});

@@ -228,6 +228,32 @@ TEST(RecomputeMix, ValuesReadBackInTheModelsFormat) {
   EXPECT_EQ(again.result(out.out)->form.text, "values rounded as they were read back");
 }
 
+/// A prefill that goes over the values that it was given, while the cache in the dump has their codes.
+TEST(RecomputeMix, ValuesBeforeTheyWereStored) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId p = g.op("softmax", OpKind::softmax, {}, {.role = "probs", .fill = constant(0.25F)});
+  const TensorId scale = g.op("v_scale", OpKind::parameter, {},
+                              {.role = "v", .tokens = 1, .channels = 1, .fill = constant(0.01F), .axis = Axis::none});
+  const TensorId own = g.op("v_proj", OpKind::gemm, {}, {.role = "v", .channels = 32, .fill = noise(2, 3)});
+  const TensorId codes = g.op("kv_store", OpKind::kv_store, {{"v", own}, {"v_scale", scale}},
+                              {.role = "v_cache",
+                               .channels = 32,
+                               .fill = [&](auto r, auto c) { return g.at(own, r, c) / 0.01F; },
+                               .format = Format::e4m3});
+  out.right = Numbers(4, 32);
+  for (std::int64_t i = 0; i < 4 * 32; ++i) {
+    for (std::int64_t key = 0; key < 4; ++key) out.right.at(i / 32, i % 32) += double{g.at(own, key, i % 32)} / 4;
+  }
+  out.out = g.op("attn_mix", OpKind::attention_mix, {{"probs", p}, {"v", codes}, {"v_scale", scale}, {"v_own", own}},
+                 {.channels = 32, .fill = fill_of(out.right)});
+  Again again(g);
+  ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
+  EXPECT_EQ(again.result(out.out)->share(), 1.0);
+  EXPECT_THAT(again.result(out.out)->form.text, ::testing::HasSubstr("of keys and values before they were stored"));
+}
+
 /// A recording may state anything; docs/recording.md promises that nothing worse than a sentence comes of it.
 TEST(RecomputeAttention, BlocksThatCannotBeAreNotDoneAgain) {
   DumpGraph g;

@@ -103,6 +103,27 @@ Case read_back(Grid grid, Format format, int power = 1, Format as = Format::f32)
   return out;
 }
 
+TEST(RecomputeQuantise, EachTensorHasTheScaleThatItsOwnCodesShow) {
+  DumpGraph g;
+  std::vector<TensorId> made;
+  g.pass();
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    g.layer = layer;
+    const TensorId x = g.source({.channels = kWidth, .fill = noise(1 + static_cast<std::uint32_t>(layer), 4)});
+    const float scale = layer == 0 ? 0.013F : 0.031F;
+    made.push_back(g.op("x_quantise", OpKind::quantise, {{"x", x}},
+                        {.role = "codes",
+                         .channels = kWidth,
+                         .fill = [&](auto r, auto c) { return g.at(x, r, c) / scale; },
+                         .format = Format::e4m3}));
+  }
+  Again again(g);
+  for (const TensorId out : made) {
+    ASSERT_NE(again.result(out), nullptr) << again.why_not(out);
+    EXPECT_EQ(again.result(out)->share(), 1.0);
+  }
+}
+
 /// A number without what stands behind the last digit of its format.
 double cut_off(double value, Format format) {
   if (info(format).exponent_bits == 0) return std::trunc(value);

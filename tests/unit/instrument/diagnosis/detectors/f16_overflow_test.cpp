@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+
 #include "tests/unit/instrument/diagnosis/found.h"
 #include "tests/unit/instrument/diagnosis/one_step.h"
 #include "tests/unit/instrument/diagnosis/reference.h"
@@ -75,6 +78,35 @@ TEST(F16Overflow, AProductThatOverflows) {
   const Diagnosis found = diagnosis_of(g);
   ASSERT_THAT(classes(found), ElementsAre("f16-overflow"));
   EXPECT_EQ(number(found.faults[0], "expected"), "80000");  // 8 * 200 * 50
+}
+
+/// A norm in f16 of which `zero` of four rows are zero; the squares of a row of `x` sum up to more than 16 x^2.
+Diagnosis norm_with_zeros(std::int64_t zero, float x) {
+  DumpGraph g;
+  g.pass();
+  const TensorId in = g.source({.channels = 32, .fill = noise(1, double{x}), .format = Format::f16});
+  const TensorId weight = g.parameter("norm.weight", 1, 32, constant(1));
+  g.op("norm", OpKind::layer_norm, {{"x", in}, {"weight", weight}},
+       {.channels = 32,
+        .fill =
+            [&](auto r, auto c) {
+              double squares = 0;
+              for (std::int64_t i = 0; i < 32; ++i) squares += double{g.at(in, r, i)} * double{g.at(in, r, i)};
+              return r < zero ? 0.0F : static_cast<float>(double{g.at(in, r, c)} / std::sqrt(squares / 32));
+            },
+        .format = Format::f16});
+  return diagnosis_of(g);
+}
+
+TEST(F16Overflow, ANormOverAnInfiniteSumOfSquaresIsZeroInFewRowsOrInAll) {
+  for (const std::int64_t zero : {1, 3, 4}) {
+    const Diagnosis found = norm_with_zeros(zero, 200);
+    EXPECT_EQ(root_of(found), "f16-overflow") << zero;
+    EXPECT_EQ(number(testing::fault(found, "f16-overflow"), "rows"), std::to_string(zero));
+  }
+  EXPECT_EQ(root_of(norm_with_zeros(0, 200)), "clean");
+  // The squares fit.
+  EXPECT_NE(root_of(norm_with_zeros(4, 10)), "f16-overflow");
 }
 
 TEST(F16Overflow, OfARecordingWithWhatItLedTo) {

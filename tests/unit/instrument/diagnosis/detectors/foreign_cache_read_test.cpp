@@ -43,6 +43,15 @@ TEST(ForeignCacheRead, KeysOfABlockThatWasGivenInTheStepThatReadsIt) {
   EXPECT_THAT(found.faults[0].summary, HasSubstr("keys and values of request 0"));
 }
 
+TEST(ForeignCacheRead, WhatARequestWroteBeforeItsFirstStepIsNotKnown) {
+  DumpGraph g;
+  g.pass({Span{1, 0, 0, 1, 4, 5}}, 1);
+  g.op("kv_read", OpKind::kv_read, {}, {.role = "k_read", .tokens = 8, .axis = Axis::keys});
+  g.kv(1, 0, 0, 4, 0, KvAction::allocated);
+  g.kv(1, 1, 0, 4, 4, KvAction::allocated);
+  EXPECT_THAT(classes(diagnosis_of(g, false)), IsEmpty());
+}
+
 TEST(ForeignCacheRead, BlocksThatWereWrittenOrSharedAreItsOwn) {
   EXPECT_THAT(classes(decode_after(1, false)), IsEmpty());
   EXPECT_THAT(classes(decode_after(2, true)), IsEmpty());

@@ -72,6 +72,15 @@ TEST(InvalidOp, NaNInPaddingThatNothingReadsIsClean) {
   EXPECT_EQ(root_of(diagnosis_of(g, false)), "clean");
 }
 
+/// A pooled row for each sequence of a batch: one that has no tokens is in no span.
+TEST(InvalidOp, NaNInRowsThatAreNotTheStepsIsSeen) {
+  DumpGraph g;
+  g.pass({Span{0, 0, 0, 2, 0, 2}});
+  const TensorId x = g.source();
+  g.op("pooler", OpKind::dumped, {{"x", x}}, {.tokens = 2, .fill = row_of(1, kNan), .axis = Axis::none});
+  EXPECT_THAT(classes(diagnosis_of(g, false)), ElementsAre("invalid-op"));
+}
+
 TEST(InvalidOp, MinusInfinityThatHidesIsClean) {
   DumpGraph g;
   g.pass();

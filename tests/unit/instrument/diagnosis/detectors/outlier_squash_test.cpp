@@ -114,5 +114,44 @@ TEST(OutlierSquash, OfADumpWithItsPlace) {
 
 TEST(OutlierSquash, TenTimesTheOthersIsWhatModelsHave) { EXPECT_EQ(root_of(cast(10)), "clean"); }
 
+/// A weight in e4m3 whose elements but a few are `rest` times as large as noise below 1.
+Diagnosis weight_in_codes(double rest) {
+  testing::DumpGraph g;
+  g.op("down_proj.weight", OpKind::parameter, {},
+       {.role = "weight",
+        .tokens = 32,
+        .channels = 32,
+        .fill =
+            [=](auto r, auto c) {
+              return r == 3 && c == 5 ? 448.0F : static_cast<float>(rest) * testing::noise(7, 1)(r, c);
+            },
+        .format = Format::e4m3,
+        .axis = Axis::none});
+  g.pass();
+  g.source();
+  return testing::diagnosis_of(g, false);
+}
+
+TEST(OutlierSquash, OneElementOfAWeightTakesAllCodes) {
+  const Diagnosis found = weight_in_codes(0.001);
+  EXPECT_EQ(testing::root_of(found), "outlier-squash");
+  EXPECT_EQ(testing::number(testing::fault(found, "outlier-squash"), "large"), "1");
+  EXPECT_EQ(testing::root_of(weight_in_codes(100)), "clean");
+}
+
+TEST(OutlierSquash, ASparseWeightKeepsItsCodes) {
+  testing::DumpGraph g;
+  g.op("down_proj.weight", OpKind::parameter, {},
+       {.role = "weight",
+        .tokens = 32,
+        .channels = 32,
+        .fill = [](auto r, auto c) { return (r + c) % 4 != 0 ? 0.0F : 448 * testing::noise(7, 1)(r, c); },
+        .format = Format::e4m3,
+        .axis = Axis::none});
+  g.pass();
+  g.source();
+  EXPECT_EQ(testing::root_of(testing::diagnosis_of(g, false)), "clean");
+}
+
 }  // namespace
 }  // namespace nanscope
