@@ -39,8 +39,8 @@ bool cached_unseen(Values& values, const Op& op, std::string_view role);
 /// A form whose keys or values came out of such a cache, one for each format that it may have had.
 void add_cached(std::vector<OpForm>& forms, const OpForm& plain, std::string_view said);
 
-/// Forms of a sequence's first step that goes over its own keys or values (`role`) as they were before they were stored,
-/// where the op reads a cache of codes: kernels of prefills are given what was projected.
+/// Forms of a sequence's first step that goes over its own keys or values (`role`) as they were before they were
+/// stored, where the op reads a cache of codes: kernels of prefills are given what was projected.
 void add_own_keys(Values& values, const Op& op, std::string_view role, std::vector<OpForm>& forms);
 
 /// Whether what an op reads as `role` are codes with a scale: some kernels round what they read back, some do not.

@@ -67,9 +67,10 @@ struct OpForm {
            as == other_form.as && other == other_form.other && shift == other_form.shift && heads == other_form.heads &&
            rounded == other_form.rounded && window == other_form.window && ids_off == other_form.ids_off &&
            tiled == other_form.tiled && rounded_scales == other_form.rounded_scales &&
-           without_sinks == other_form.without_sinks && own_keys == other_form.own_keys && turned == other_form.turned && rotated == other_form.rotated &&
-           hadamard == other_form.hadamard && hadamard_of_values == other_form.hadamard_of_values &&
-           x_as == other_form.x_as && weight_as == other_form.weight_as &&
+           without_sinks == other_form.without_sinks && own_keys == other_form.own_keys &&
+           turned == other_form.turned && rotated == other_form.rotated && hadamard == other_form.hadamard &&
+           hadamard_of_values == other_form.hadamard_of_values && x_as == other_form.x_as &&
+           weight_as == other_form.weight_as &&
            (angles == other_form.angles ||
             (angles != nullptr && other_form.angles != nullptr && *angles == *other_form.angles));
   }

@@ -56,8 +56,8 @@ class Reads {
     }
   }
 
-  /// Blocks that a sequence was given in this very step hold none of its tokens before the step's. What a sequence wrote
-  /// before its first step in the run is not known.
+  /// Blocks that a sequence was given in this very step hold none of its tokens before the step's. What a sequence
+  /// wrote before its first step in the run is not known.
   void keys(const Step& step, const Span& span) {
     const bool ran_before = !ran_.emplace(step.rank, span.request).second;
     const auto given = given_.find({step.id, span.request});
