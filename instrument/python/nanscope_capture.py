@@ -9,6 +9,9 @@
     ...
     capture.detach()
 
+    python -m nanscope.capture -o dump script.py ...                   # every model that a script calls; --help
+    python nanscope_capture.py -o dump script.py ...                   # the same without the package
+
 A step is one call of `model`. Each is written to `dump/step_00000/` (with `rankN/` before it when torch.distributed
 is initialised), inputs and outputs of every module under the names of `named_modules()`, keyword arguments and scales
 beside them. What lies in `dump` already is never written over: numbers go on behind it.
@@ -19,6 +22,7 @@ Hooks see nothing inside torch.compile'd code and CUDA graphs: capture says so, 
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import collections
 import contextlib
@@ -29,6 +33,7 @@ import itertools
 import json
 import os
 import re
+import runpy
 import secrets
 import shlex
 import shutil
@@ -895,3 +900,82 @@ def attach(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, mo
         capture.detach()
         raise ValueError(f"no module of the model has a name that {modules!r} finds")
     return capture
+
+
+class _Script:
+    """Attaches a capture to each model that a program calls, before its first call."""
+
+    _LEAST = 8  # modules of a model: less is a layer, a loss or an activation that a script uses by itself
+
+    def __init__(self, folder: str, options: dict[str, Any]):
+        self._folder = folder
+        self._options = options
+        self._here = threading.local()
+        self._lock = threading.Lock()
+        self._seen: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._attached = 0
+
+    def watch(self) -> None:
+        """From now on, every call of a module that no other module makes."""
+        real = torch.nn.Module.__call__
+
+        def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if getattr(self._here, "inside", False) or torch.compiler.is_compiling():
+                return real(module, *args, **kwargs)
+            self._here.inside = True
+            try:
+                self._attach(module)
+                return real(module, *args, **kwargs)
+            finally:
+                self._here.inside = False
+
+        torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+
+    def _attach(self, model: torch.nn.Module) -> None:
+        with self._lock:
+            if model in self._seen:
+                return
+            self._seen.add(model)
+            if sum(1 for _ in itertools.islice(model.modules(), self._LEAST)) < self._LEAST:
+                return
+            self._attached += 1
+            folder = self._folder if self._attached == 1 else f"{self._folder}-{self._attached}"
+            try:
+                attach(model, folder, **self._options)
+            except ValueError as error:
+                print(f"nanscope_capture: {type(model).__name__} is not captured: {error}", file=sys.stderr)
+
+    def captured(self) -> bool:
+        return self._attached > 0
+
+
+def main() -> None:
+    """Runs a script and captures the models that it calls. The second model has its folder with -2 behind its name."""
+    parser = argparse.ArgumentParser(prog="nanscope_capture", description=main.__doc__)
+    parser.add_argument("-o", "--output", default="dump", metavar="FOLDER", help="where steps are written (default: dump)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="look at every n-th call only")
+    parser.add_argument("--last", type=int, metavar="N", help="keep the last N steps and write them when a fault appears")
+    parser.add_argument("--modules", metavar="EXPRESSION", help="modules whose names it finds")
+    parser.add_argument("--no-inputs", action="store_true", help="outputs alone")
+    parser.add_argument("script", help="a Python file")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
+    given = parser.parse_args()
+    try:
+        with open(given.script, encoding="utf-8"):
+            pass
+    except OSError as error:
+        parser.error(f"{given.script}: {error.strerror}")
+    script = _Script(os.path.abspath(given.output), {"every": given.every, "last_steps": given.last, "modules": given.modules,
+                                                     "inputs": not given.no_inputs})
+    script.watch()
+    sys.argv = [given.script, *given.arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(given.script))
+    try:
+        runpy.run_path(given.script, run_name="__main__")
+    finally:
+        if not script.captured():
+            print("nanscope_capture: the script called no model", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -98,6 +98,49 @@ with nanscope_capture.attach(model, "a dump"):
         self.assertEqual(done.stderr, "nanscope_capture: 1 step, 0.0 MB in a dump; now: nanscope diagnose 'a dump'\n")
 
 
+class ScriptTest(CaptureCase):
+    """python -m nanscope.capture: each model that a script calls, none that it only uses as a function."""
+
+    SCRIPT = f"""
+import sys
+sys.path[:0] = [{HERE!r}]
+from small_models import X, linears
+import torch
+print(sys.argv, __name__)
+torch.nn.Linear(4, 4)(X)
+models = [linears(9), linears(9)]
+for model in (*models, models[0]):
+    model(X)
+"""
+
+    def run_script(self, text, *options):
+        with open(os.path.join(self.folder, "script.py"), "w", encoding="utf-8") as file:
+            file.write(text)
+        return subprocess.run([sys.executable, os.path.join(PYTHON, "nanscope_capture.py"), *options], capture_output=True,
+                              text=True, check=False, cwd=self.folder, timeout=300)
+
+    def test_models(self):
+        done = self.run_script(self.SCRIPT, "-o", "out", "--modules", r"parts\.[01]$", "script.py", "-x", "1")
+        self.assertEqual((done.returncode, done.stdout), (0, "['script.py', '-x', '1'] __main__\n"), done.stderr)
+        self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "out"))), ["step_00000", "step_00001"])
+        self.assertEqual(os.listdir(os.path.join(self.folder, "out-2")), ["step_00000"])
+        names = names_in(os.path.join(self.folder, "out-2", "step_00000"))
+        self.assertEqual({name for name in names if name.startswith("parts")}, {
+            "parts.0.input", "parts.0.output", "parts.1.input", "parts.1.output"})
+
+    def test_mistakes(self):
+        done = self.run_script("", "nothing.py")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("nothing.py: No such file or directory", done.stderr)
+        done = self.run_script("print(1)", "script.py")
+        self.assertEqual((done.returncode, done.stderr), (0, "nanscope_capture: the script called no model\n"))
+        done = self.run_script(self.SCRIPT, "--modules", "nothing", "script.py")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("Chain is not captured: no module of the model has a name that 'nothing' finds", done.stderr)
+        done = self.run_script("raise SystemExit(7)", "script.py")
+        self.assertEqual(done.returncode, 7)
+
+
 class SharedModulesTest(CaptureCase):
     """A module that several others hold has its name in the one that calls it."""
 
