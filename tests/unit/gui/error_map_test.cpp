@@ -192,7 +192,9 @@ TEST_F(CheckedDump, ShowsWhereAServedRunLeftItsModel) {
 }
 
 TEST_F(CheckedDump, ListsWhatWasNotChecked) {
-  open("served-by-vllm-in-chunks");
+  ModelCheckOptions options;
+  options.model = kGolden / "served-by-vllm-in-chunks" / "model";
+  open("served-by-vllm-in-chunks", std::move(options));
   const VerifyList list = make_verify_list(errors_, {VerifyFilter::not_checked, false}, {});
   ASSERT_EQ(list.rows.size(), 8U) << "the tokens of eight steps";
   EXPECT_EQ(list.rows[0].because, "nanscope has no recipe for this op");
