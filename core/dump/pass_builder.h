@@ -206,21 +206,6 @@ class PassBuilder {
   void scale_ledger();
   void slot_history();
 
-  std::int64_t request_by_name(const std::string& name);
-  std::string request_folder(Index any) const;
-  std::optional<std::vector<std::int64_t>> integers_of_pass(std::string_view role, std::int64_t& width);
-  std::vector<std::vector<std::int64_t>> blocks_of_sequences();
-  std::int64_t request_with_blocks(const std::string& folder, std::size_t sequence,
-                                   const std::vector<std::int64_t>& blocks, const std::vector<std::int64_t>& taken);
-  std::int64_t prefix_of(const std::string& folder, std::int64_t request, const Span& span,
-                         const std::vector<std::int64_t>& blocks) const;
-  std::vector<std::int64_t> requests_of(Index any);
-  void continue_requests(std::int64_t rank, Index any);
-
-  DumpRun& run_;
-  std::map<std::string, Geometry> geometry_;            ///< by tower
-  std::set<std::pair<std::string, std::string>> seen_;  ///< tower and op
-  std::map<std::string, std::int64_t> requests_;
   /// What a request used when it last ran.
   struct Held {
     std::string folder;
@@ -228,7 +213,27 @@ class PassBuilder {
     std::int64_t context = 0;
     std::int64_t prefix_of = -1;
   };
-  std::map<std::int64_t, Held> held_;
+  /// The requests of one rank, which has passes of its own.
+  struct RankRequests {
+    std::map<std::int64_t, Held> held;
+    std::int64_t passes = 0;
+  };
+  std::int64_t request_by_name(const std::string& name);
+  std::string request_folder(Index any) const;
+  std::optional<std::vector<std::int64_t>> integers_of_pass(std::string_view role, std::int64_t& width);
+  std::vector<std::vector<std::int64_t>> blocks_of_sequences();
+  std::int64_t request_with_blocks(const RankRequests& rank, const std::string& folder, std::size_t sequence,
+                                   const std::vector<std::int64_t>& blocks, const std::vector<std::int64_t>& taken);
+  std::int64_t prefix_of(const RankRequests& rank, const std::string& folder, std::int64_t request, const Span& span,
+                         const std::vector<std::int64_t>& blocks) const;
+  std::vector<std::int64_t> requests_of(std::int64_t of_rank, Index any);
+  void continue_requests(std::int64_t rank, Index any);
+
+  DumpRun& run_;
+  std::map<std::string, Geometry> geometry_;            ///< by tower
+  std::set<std::pair<std::string, std::string>> seen_;  ///< tower and op
+  std::map<std::string, std::int64_t> requests_;
+  std::map<std::int64_t, RankRequests> rank_requests_;
   std::int64_t block_size_ = 0;
   std::map<std::int64_t, HeldBlocks> pool_blocks_;                          ///< by rank, each with a pool of its own
   std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> progress_;  ///< request: steps so far, context

@@ -75,7 +75,7 @@ std::vector<std::vector<std::int64_t>> PassBuilder::blocks_of_sequences() {
 
 /// The request whose blocks a sequence uses, where that goes on behind what the request ran: not one that shares
 /// blocks alone. Where no request does, the sequence is new.
-std::int64_t PassBuilder::request_with_blocks(const std::string& folder, std::size_t sequence,
+std::int64_t PassBuilder::request_with_blocks(const RankRequests& rank, const std::string& folder, std::size_t sequence,
                                               const std::vector<std::int64_t>& blocks,
                                               const std::vector<std::int64_t>& taken) {
   const Span& span = frame_.spans[sequence];
@@ -87,31 +87,33 @@ std::int64_t PassBuilder::request_with_blocks(const std::string& folder, std::si
   const auto is_free = [&](std::int64_t request) {
     return std::find(taken.begin(), taken.end(), request) == taken.end();
   };
-  const auto own = held_.find(usual);
-  const bool begins = span.first_token == 0 && own != held_.end();
-  if (own == held_.end() || (is_free(usual) && !begins && is_of(own->second))) return usual;
+  const auto own = rank.held.find(usual);
+  const bool begins = span.first_token == 0 && own != rank.held.end();
+  if (own == rank.held.end() || (is_free(usual) && !begins && is_of(own->second))) return usual;
   std::optional<std::int64_t> found;
-  for (const auto& [request, held] : held_) {
+  for (const auto& [request, held] : rank.held) {
     if (held.folder != folder || begins || !is_free(request) || !is_of(held)) continue;
     if (!found || held.context == span.first_token) found = request;
   }
-  return found ? *found : request_by_name(fmt::format("{}#new{}", folder, requests_.size()));
+  return found ? *found : request_by_name(fmt::format("{}#new{}.{}", folder, rank.passes, sequence));
 }
 
 /// The request that wrote the blocks before the first token of a sequence that never ran them.
-std::int64_t PassBuilder::prefix_of(const std::string& folder, std::int64_t request, const Span& span,
-                                    const std::vector<std::int64_t>& blocks) const {
+std::int64_t PassBuilder::prefix_of(const RankRequests& rank, const std::string& folder, std::int64_t request,
+                                    const Span& span, const std::vector<std::int64_t>& blocks) const {
   const std::int64_t whole = block_size_ > 0 ? span.first_token / block_size_ : 0;
   std::int64_t found = -1;
-  for (const auto& [other, held] : held_) {
+  for (const auto& [other, held] : rank.held) {
     if (held.folder != folder || other == request || held.context < whole * block_size_) continue;
     if (whole > 0 && shared_blocks(held.blocks, blocks) >= whole) found = other;
   }
   return found;
 }
 
-std::vector<std::int64_t> PassBuilder::requests_of(Index any) {
+std::vector<std::int64_t> PassBuilder::requests_of(std::int64_t of_rank, Index any) {
   const std::string folder = request_folder(any);
+  RankRequests& rank = rank_requests_[of_rank];
+  ++rank.passes;
   std::int64_t width = 0;
   const auto ids = integers_of_pass("request_ids", width);
   const auto blocks = blocks_of_sequences();
@@ -121,7 +123,7 @@ std::vector<std::int64_t> PassBuilder::requests_of(Index any) {
     if (ids && ids->size() >= frame_.spans.size()) {
       request = request_by_name(fmt::format("{}@{}", folder, (*ids)[s]));
     } else if (!blocks.empty()) {
-      request = request_with_blocks(folder, s, blocks[s], requests);
+      request = request_with_blocks(rank, folder, s, blocks[s], requests);
     } else {
       request = request_by_name(fmt::format("{}#{}", folder, s));
     }
@@ -129,10 +131,10 @@ std::vector<std::int64_t> PassBuilder::requests_of(Index any) {
   }
   for (std::size_t s = 0; s < blocks.size(); ++s) {
     Span& span = frame_.spans[s];
-    const bool is_new = !held_.contains(requests[s]);
-    const std::int64_t before = is_new ? prefix_of(folder, requests[s], span, blocks[s]) : held_[requests[s]].prefix_of;
-    span.prefix_of = before;
-    held_[requests[s]] = {folder, blocks[s], span.context, before};
+    const auto known = rank.held.find(requests[s]);
+    span.prefix_of =
+        known == rank.held.end() ? prefix_of(rank, folder, requests[s], span, blocks[s]) : known->second.prefix_of;
+    rank.held[requests[s]] = {folder, blocks[s], span.context, span.prefix_of};
   }
   return requests;
 }
@@ -140,7 +142,7 @@ std::vector<std::int64_t> PassBuilder::requests_of(Index any) {
 /// The requests of the pass's sequences, and where they stand after the passes before.
 void PassBuilder::continue_requests(std::int64_t rank, Index any) {
   const TensorName& at = tensor(any).at;
-  const std::vector<std::int64_t> requests = requests_of(any);
+  const std::vector<std::int64_t> requests = requests_of(rank, any);
   for (std::size_t s = 0; s < frame_.spans.size(); ++s) {
     Span& span = frame_.spans[s];
     span.request = requests[s];

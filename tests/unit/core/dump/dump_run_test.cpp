@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "tests/unit/core/dump/memory_dump.h"
@@ -423,8 +424,9 @@ struct Pass {
   std::vector<std::vector<int>> blocks;  ///< of each request
 };
 
-void add_pass(MemoryDump& dump, int step, const Pass& pass, const std::vector<double>& ids = {}) {
-  const std::string at = "step_" + std::to_string(step) + "/";
+void add_pass(MemoryDump& dump, int step, const Pass& pass, const std::vector<double>& ids = {},
+              const std::string& rank = "") {
+  const std::string at = rank + "step_" + std::to_string(step) + "/";
   const auto rows = static_cast<std::int64_t>(pass.starts.back());
   const auto requests = static_cast<std::int64_t>(pass.lengths.size());
   const auto integers = [&](const std::string& name, std::vector<std::int64_t> shape, std::vector<double> values) {
@@ -466,6 +468,24 @@ TEST(DumpRun, RowsOfABatchAreOfTheRequestThatHoldsTheirBlocks) {
   add_pass(dump, 2, {{0, 1}, {6}, {{3, 4}}});             // the first is done
   add_pass(dump, 3, {{0, 1, 4}, {7, 3}, {{3, 4}, {5}}});  // a new one stands second
   EXPECT_EQ(requests_of(*dump.run()), (Requests{{0}, {0, 1}, {1}, {1, 2}}));
+}
+
+TEST(DumpRun, RanksHaveTheSameRequests) {
+  MemoryDump dump;
+  for (const std::string rank : {"rank0/", "rank1/"}) {
+    add_pass(dump, 0, {{0, 6}, {6}, {{1, 2}}}, {}, rank);
+    add_pass(dump, 1, {{0, 1, 6}, {7, 5}, {{1, 2}, {3, 4}}}, {}, rank);
+    add_pass(dump, 2, {{0, 3}, {3}, {{5}}}, {}, rank);
+    add_pass(dump, 3, {{0, 1}, {6}, {{3, 4}}}, {}, rank);
+  }
+  const auto run = dump.run();
+  std::map<std::int64_t, Requests> found;
+  for (const Step& step : run->steps()) {
+    found[step.rank].emplace_back();
+    for (const Span& span : step.spans) found[step.rank].back().push_back(span.request);
+  }
+  EXPECT_EQ(found[0], (Requests{{0}, {0, 1}, {2}, {1}}));
+  EXPECT_EQ(found[1], found[0]);
 }
 
 TEST(DumpRun, BlocksThatARequestHeldAreNotGivenToItAgain) {
