@@ -20,13 +20,6 @@ std::string name_in(const Scope& scope, std::string_view op) {
   return name + std::string(op);
 }
 
-/// Whether the keys that place the rows of a frame may be `end` tokens and the tail of a cache's last block.
-bool ends_in_a_tail(const Frame& frame, std::int64_t end) {
-  static constexpr std::int64_t kSmallestBlock = 8;
-  static constexpr std::int64_t kLargestBlock = 256;
-  return frame.keys % kSmallestBlock == 0 && end >= frame.seen && end <= frame.keys && frame.keys - end < kLargestBlock;
-}
-
 /// Of a step on whichever rank.
 std::string step_key(const TensorName& at) {
   return fmt::format("{}|{}|{}", at.run, at.step.value_or(-1), at.request.value_or(-1));

@@ -19,6 +19,13 @@ std::int64_t shared_blocks(const std::vector<std::int64_t>& a, const std::vector
   return std::mismatch(a.begin(), a.begin() + count, b.begin()).first - a.begin();
 }
 
+/// Whether the keys that place the rows of a frame may be `end` tokens and the tail of a cache's last block.
+bool ends_in_a_tail(const Frame& frame, std::int64_t end) {
+  static constexpr std::int64_t kSmallestBlock = 8;
+  static constexpr std::int64_t kLargestBlock = 256;
+  return frame.keys % kSmallestBlock == 0 && end >= frame.seen && end <= frame.keys && frame.keys - end < kLargestBlock;
+}
+
 }  // namespace
 
 std::int64_t PassBuilder::request_by_name(const std::string& name) {
