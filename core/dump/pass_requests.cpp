@@ -111,7 +111,9 @@ std::int64_t PassBuilder::prefix_of(const RankRequests& rank, const std::string&
   const std::int64_t whole = block_size_ > 0 ? span.first_token / block_size_ : 0;
   std::int64_t found = -1;
   for (const auto& [other, held] : rank.held) {
-    if (held.folder != folder || other == request || held.context < whole * block_size_) continue;
+    // One that took a prefix from another did not write it either.
+    if (held.folder != folder || other == request || held.prefix_of >= 0 || held.context < whole * block_size_)
+      continue;
     if (whole > 0 && shared_blocks(held.blocks, blocks) >= whole) found = other;
   }
   return found;

@@ -386,12 +386,12 @@ class StepWalk {
   bool is_sink(const Tensor& tensor, std::int64_t row) {
     // Gradients of weights, and weights: all later steps read them.
     if (tensor.axis == Axis::none && trains()) return true;
-    // Rows of a pooling, or of patches, are none of the step's: that they are padding is not known.
-    const Op* maker = run_.maker(tensor);
-    if (tensor.axis == Axis::none && maker != nullptr && maker->kind != OpKind::parameter) return true;
     // Where nothing says whose rows a step has, none can be told to be padding.
     if (step_.spans.empty()) return tensor.axis != Axis::slots;
-    if (!apart(tensor)) {
+    // Rows of a pooling, or of patches, are none of the step's: that they are padding is not known.
+    const Op* maker = run_.maker(tensor);
+    const bool unplaced = tensor.axis == Axis::none && maker != nullptr && maker->kind != OpKind::parameter;
+    if (unplaced || !apart(tensor)) {
       return std::any_of(step_.spans.begin(), step_.spans.end(), [](const Span& span) { return span.request >= 0; });
     }
     const RowToken token = run_.token_of(tensor, row);

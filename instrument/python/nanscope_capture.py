@@ -963,8 +963,11 @@ def main() -> None:
     try:
         with open(given.script, encoding="utf-8"):
             pass
+        re.compile(given.modules or "")
     except OSError as error:
         parser.error(f"{given.script}: {error.strerror}")
+    except re.error as error:
+        parser.error(f"--modules {given.modules!r} is no regular expression: {error}")
     script = _Script(os.path.abspath(given.output), {"every": given.every, "last_steps": given.last, "modules": given.modules,
                                                      "inputs": not given.no_inputs})
     script.watch()

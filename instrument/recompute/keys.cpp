@@ -156,8 +156,11 @@ std::optional<bool> first_value_cast(Values& values, const Op& mix, const Step& 
 
 }  // namespace
 
-std::optional<std::pair<const Tensor*, std::int64_t>> row_before(RunView& run, const Tensor& now, const Step& step,
-                                                                 const Span& span, std::int64_t position) {
+namespace {
+
+/// The row that a request wrote for a position before a step, in the tensor of the same op and role.
+std::optional<std::pair<const Tensor*, std::int64_t>> row_of_request(RunView& run, const Tensor& now, const Step& step,
+                                                                     std::int64_t request, std::int64_t position) {
   const Op* maker = run.maker(now);
   if (maker == nullptr) return std::nullopt;
   const std::span<const Step> steps = run.steps();
@@ -165,8 +168,8 @@ std::optional<std::pair<const Tensor*, std::int64_t>> row_before(RunView& run, c
     const Step& other = steps[i];
     if (other.id >= step.id || other.rank != step.rank || other.run != step.run) continue;
     for (const Span& before : other.spans) {
-      const bool own = before.request == span.request || (span.prefix_of >= 0 && before.request == span.prefix_of);
-      if (!own || position < before.first_token || position >= before.first_token + before.rows) continue;
+      if (before.request != request || position < before.first_token || position >= before.first_token + before.rows)
+        continue;
       const Op* op = run.find_op(other.id, maker->layer, maker->name);
       const Tensor* tensor = op != nullptr ? run.output(*op, now.role) : nullptr;
       const auto row = tensor != nullptr ? run.row_at(*tensor, before, position) : std::nullopt;
@@ -174,6 +177,16 @@ std::optional<std::pair<const Tensor*, std::int64_t>> row_before(RunView& run, c
     }
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::pair<const Tensor*, std::int64_t>> row_before(RunView& run, const Tensor& now, const Step& step,
+                                                                 const Span& span, std::int64_t position) {
+  const auto own = row_of_request(run, now, step, span.request, position);
+  // The other goes on with tokens of its own behind the prefix that both have.
+  if (own || span.prefix_of < 0) return own;
+  return row_of_request(run, now, step, span.prefix_of, position);
 }
 
 std::int64_t key_columns(Values& values, const Op& op, const Step& step, const Span& span) {

@@ -499,7 +499,8 @@ std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out
   }
   if (const auto healthy = judge(op, out, chosen, looked_at)) {
     // What makes no numbers of most elements explains those alone that are left.
-    std::erase_if(tried, [&](const Recomputed& one) { return one.elements < healthy->elements; });
+    const double least = kMostly * static_cast<double>(healthy->elements);
+    std::erase_if(tried, [&](const Recomputed& one) { return static_cast<double>(one.elements) < least; });
     measure_chances(*healthy, tried, tried.size());
   }
   std::stable_sort(tried.begin(), tried.end(),

@@ -141,7 +141,8 @@ std::vector<std::int64_t> rows_over_infinity(Survey& survey, const Op& op, const
 }
 
 /// A norm whose sum of squares overflowed divides by infinity: a row of exact zeros. Where most rows are, the norm is
-/// not understood and has no deviation; the zeros show it all the same.
+/// not understood and has no deviation; the zeros show it all the same. A weight that was not dumped may be zero,
+/// unless another row is not.
 void look_at_norms(Survey& survey, Findings& out) {
   for (const Step& step : survey.run().steps()) {
     for (const Op& op : survey.run().content(step.id).ops) {
@@ -149,11 +150,14 @@ void look_at_norms(Survey& survey, Findings& out) {
       const Tensor* made = x != nullptr && x->known && !x->stated ? survey.run().result(op) : nullptr;
       if (made == nullptr || !made->known || made->stated || (!is_half(*made) && !is_half(*x))) continue;
       if (double{x->health.absmax} * double{x->health.absmax} * static_cast<double>(x->channels) <= kLargest) continue;
+      const Tensor* weight = survey.run().input(op, "weight");
+      const bool known = (weight != nullptr && weight->known) || made->health.absmax > 0;
+      if (weight != nullptr && weight->known && weight->health.absmax == 0) continue;
       const std::vector<std::int64_t> zero = rows_over_infinity(survey, op, *made, *x);
       if (zero.empty()) continue;
       Finding finding = finding_at(survey, *made, zero);
       finding.rank = Rank::left_the_range;
-      finding.fault.certainty = Certainty::proved;
+      finding.fault.certainty = known ? Certainty::proved : Certainty::possible;
       for (std::size_t i = 0; i < survey.deviations.size(); ++i) {
         if (survey.deviations[i].tensor == made->id) finding.explains.push_back({Symptom::Kind::deviation, i});
       }

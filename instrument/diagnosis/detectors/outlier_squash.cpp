@@ -99,9 +99,8 @@ std::optional<Finding> squashed_weight(Survey& survey, const Op& op, const Tenso
   finding.fault.evidence = {
       {"zero", found.zero}, {"elements", found.elements}, {"large", found.large}, {"largest", found.largest}};
   finding.fault.summary = fmt::format(
-      "{} of {} codes of {} are zero, and {} {} more than {:g} times as large as all others: few values of the weight "
-      "set "
-      "the scale of all",
+      "{} of {} codes of {} are zero, and {} {} more than {:g} times as large as all others: few values of the "
+      "weight set the scale of all",
       found.zero, found.elements, finding.fault.tensor, found.large, found.large == 1 ? "is" : "are", kOutlierRatio);
   finding.fault.fix = "quantize this weight with a scale per channel or block, or keep the outlier in a wider format";
   return finding;

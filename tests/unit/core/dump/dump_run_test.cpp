@@ -514,8 +514,10 @@ TEST(DumpRun, ASequenceThatSharesAPrefixIsANewRequest) {
   add_pass(dump, 0, {{0, 6}, {6}, {{1, 2}}});
   add_pass(dump, 1, {{0, 3}, {7}, {{1, 3}}});  // its first block was there
   add_pass(dump, 2, {{0, 1}, {8}, {{1, 3}}});
+  add_pass(dump, 3, {{0, 2}, {6}, {{1, 4}}});  // and again: the first wrote it, not the second
   const auto run = dump.run();
-  EXPECT_EQ(requests_of(*run), (Requests{{0}, {1}, {1}}));
+  EXPECT_EQ(requests_of(*run), (Requests{{0}, {1}, {1}, {2}}));
+  EXPECT_EQ(run->steps()[3].spans[0].prefix_of, 0);
   EXPECT_EQ(run->steps()[0].spans[0].prefix_of, -1);
   EXPECT_EQ(run->steps()[1].spans[0].prefix_of, 0);
   EXPECT_EQ(run->steps()[2].spans[0].prefix_of, 0);

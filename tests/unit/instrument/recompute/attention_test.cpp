@@ -1,4 +1,5 @@
 #include "instrument/recompute/attention_rows.h"
+#include "instrument/recompute/keys.h"
 #include "tests/unit/instrument/recompute/again.h"
 
 /// Scores, softmax, mix, and the three in one.
@@ -252,6 +253,50 @@ TEST(RecomputeMix, ValuesBeforeTheyWereStored) {
   ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
   EXPECT_EQ(again.result(out.out)->share(), 1.0);
   EXPECT_THAT(again.result(out.out)->form.text, ::testing::HasSubstr("of keys and values before they were stored"));
+}
+
+/// Request 1 took two tokens from request 0, which went on with a token of its own afterwards.
+TEST(RowBefore, OfItsOwnRequestFirstAndOfThePrefixOnlyWhatItNeverRan) {
+  DumpGraph g;
+  const auto values = [&](std::int64_t rows) {
+    return g.op("v_proj", OpKind::gemm, {}, {.role = "v", .tokens = rows, .channels = 4, .fill = noise(2, 3)});
+  };
+  Span shares{1, 0, 0, 3, 2, 5};
+  shares.prefix_of = 0;
+  Span last{1, 1, 0, 1, 5, 6};
+  last.prefix_of = 0;
+  g.pass({Span{0, 0, 0, 4, 0, 4}}, 4);
+  const TensorId first = values(4);
+  g.pass({shares}, 3);
+  const TensorId own = values(3);
+  g.pass({Span{0, 1, 0, 1, 4, 5}}, 1);
+  values(1);
+  g.pass({last}, 1);
+  const Tensor& now = *g.tensor(values(1));
+  const auto at = [&](std::int64_t position) { return row_before(g, now, g.steps().back(), last, position); };
+  ASSERT_TRUE(at(1) && at(2) && at(4));
+  EXPECT_EQ(std::pair(at(1)->first->id, at(1)->second), std::pair(first, std::int64_t{1}));
+  EXPECT_EQ(std::pair(at(2)->first->id, at(2)->second), std::pair(own, std::int64_t{0}));
+  EXPECT_EQ(std::pair(at(4)->first->id, at(4)->second), std::pair(own, std::int64_t{2}));
+}
+
+/// Codes of e4m3 that are NaN or Inf when they are read as e5m2 explain nothing by that, whatever the output holds.
+TEST(RecomputeMix, AReadingThatMakesNoNumbersIsNoExplanation) {
+  DumpGraph g;
+  g.pass();
+  const TensorId p = g.op("softmax", OpKind::softmax, {}, {.role = "probs", .fill = constant(0.25F)});
+  const TensorId scale = g.op("v_scale", OpKind::parameter, {},
+                              {.role = "v", .tokens = 1, .channels = 1, .fill = constant(0.01F), .axis = Axis::none});
+  const TensorId codes = g.op("kv_store", OpKind::kv_store, {{"v_scale", scale}},
+                              {.role = "v_cache",
+                               .channels = 32,
+                               .fill = [](auto, auto c) { return c < 30 ? 448.0F : 1.0F; },
+                               .format = Format::e4m3});
+  const TensorId out = g.op("attn_mix", OpKind::attention_mix, {{"probs", p}, {"v", codes}, {"v_scale", scale}},
+                            {.channels = 32, .fill = noise(4, 2)});
+  Again again(g);
+  ASSERT_NE(again.result(out), nullptr);
+  for (const Recomputed& one : again.alternatives(out)) EXPECT_LT(one.share(), 0.5) << one.form.text;
 }
 
 /// A recording may state anything; docs/recording.md promises that nothing worse than a sentence comes of it.

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/instrument/diagnosis/found.h"
 #include "tests/unit/instrument/diagnosis/one_step.h"
@@ -81,12 +84,13 @@ TEST(F16Overflow, AProductThatOverflows) {
 }
 
 /// A norm in f16 of which `zero` of four rows are zero; the squares of a row of `x` sum up to more than 16 x^2.
-Diagnosis norm_with_zeros(std::int64_t zero, float x) {
+Diagnosis norm_with_zeros(std::int64_t zero, float x, std::optional<float> gain = 1) {
   DumpGraph g;
   g.pass();
   const TensorId in = g.source({.channels = 32, .fill = noise(1, double{x}), .format = Format::f16});
-  const TensorId weight = g.parameter("norm.weight", 1, 32, constant(1));
-  g.op("norm", OpKind::layer_norm, {{"x", in}, {"weight", weight}},
+  std::vector<std::pair<std::string, TensorId>> inputs{{"x", in}};
+  if (gain) inputs.emplace_back("weight", g.parameter("norm.weight", 1, 32, constant(*gain)));
+  g.op("norm", OpKind::layer_norm, inputs,
        {.channels = 32,
         .fill =
             [&](auto r, auto c) {
@@ -105,6 +109,10 @@ TEST(F16Overflow, ANormOverAnInfiniteSumOfSquaresIsZeroInFewRowsOrInAll) {
     EXPECT_EQ(number(testing::fault(found, "f16-overflow"), "rows"), std::to_string(zero));
   }
   EXPECT_EQ(root_of(norm_with_zeros(0, 200)), "clean");
+  // A weight of zeros gives them, too; of one that was not dumped another row shows that it is none.
+  EXPECT_NE(root_of(norm_with_zeros(4, 200, 0)), "f16-overflow");
+  EXPECT_EQ(testing::fault(norm_with_zeros(4, 200, std::nullopt), "f16-overflow").certainty, Certainty::possible);
+  EXPECT_EQ(testing::fault(norm_with_zeros(3, 200, std::nullopt), "f16-overflow").certainty, Certainty::proved);
   // The squares fit.
   EXPECT_NE(root_of(norm_with_zeros(4, 10)), "f16-overflow");
 }
