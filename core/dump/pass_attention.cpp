@@ -338,14 +338,14 @@ std::vector<TensorId> PassBuilder::keys(std::string_view letter, TensorId fresh)
     if (gathered.axis == Axis::slots && gathered_for(gathered, pool)) gathered.axis = Axis::keys;
   }
   if (!made.empty()) return made;
-  // Of a cache, the rows that the step wrote may have been dumped alone: attention reads their codes.
+  // If only the rows that the step wrote into its cache were dumped, attention reads their codes.
   const Tensor* rows = store != nullptr ? run_.output(*store, role + "_codes") : nullptr;
   const bool codes = rows != nullptr && info(rows->format).bits <= 8;
   made.push_back(cache_id != 0 ? cache_id : codes ? rows->id : fresh);
   return made;
 }
 
-/// What was computed, where attention reads codes that were made of it; 0 elsewhere.
+/// The computed keys or values, where attention reads codes made from them; 0 elsewhere.
 TensorId PassBuilder::own_of(TensorId fresh, const std::vector<TensorId>& read) const {
   const Tensor* codes = read.size() == 1 && read.front() != fresh ? run_.tensor(read.front()) : nullptr;
   return codes != nullptr && codes->known && info(codes->format).bits <= 8 ? fresh : 0;

@@ -285,7 +285,7 @@ bool PassBuilder::is_branch(TensorId part, const Tensor& sum) const {
   return op != nullptr && op->kind == OpKind::residual_add && source(op->input("b")) == source(part);
 }
 
-/// Integers that a module is given are positions, ids or lengths: no op computed them from what a dump has.
+/// An integer input of a module is a position, an id or a length, not the output of an op in the dump.
 bool PassBuilder::is_given_integer(Index index) const {
   const DumpTensor& given = tensor(index);
   return given.at.port == Port::input && given.dtype->kind == DtypeKind::integer && !given.format;
@@ -435,7 +435,7 @@ std::optional<TensorId> PassBuilder::same_bytes_before(Index index, TensorId exc
   for (const std::size_t place : with_numbers_of(wanted)) {
     const Tensor& at = all[place];
     if (at.id == except || !at.known || at.axis == Axis::none || at.count() < 8) continue;
-    // Codes are made of numbers, no copy of them, however near they are.
+    // Codes are no copy of the values that they were cast from, however close they are.
     if (info(at.format).bits <= 8 && info(described.format).bits > 8) continue;
     // Zeros, and what is constant, tell nothing.
     if (at.health.min == at.health.max || at.health.count == 0) continue;

@@ -577,7 +577,7 @@ void PassBuilder::place_leftover(Index index) {
     note_unknown_name(index, "scanned");
   }
   const Tensor out = describe(index, at.role);
-  // Of a module that holds others, what those leave open is not known.
+  // What a module with submodules computes on its own is not known.
   const auto& modules = shortcuts_[scope_].inputs;
   const auto inside = modules.lower_bound(at.module + '.');
   const bool holds = inside != modules.end() && inside->first.starts_with(at.module + '.');

@@ -1,4 +1,4 @@
-/// Whose rows the sequences of a pass are: those of a request that an earlier pass ran, or of a new one.
+/// Assigns each sequence of a pass to a request: to one of an earlier pass, or to a new one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -80,8 +80,8 @@ std::vector<std::vector<std::int64_t>> PassBuilder::blocks_of_sequences() {
   return blocks;
 }
 
-/// The request whose blocks a sequence uses, where that goes on behind what the request ran: not one that shares
-/// blocks alone. Where no request does, the sequence is new.
+/// The request whose blocks a sequence continues. A request that shares only a prefix does not count. If there is none,
+/// the sequence is a new request.
 std::int64_t PassBuilder::request_with_blocks(const RankRequests& rank, const std::string& folder, std::size_t sequence,
                                               const std::vector<std::int64_t>& blocks,
                                               const std::vector<std::int64_t>& taken) {
@@ -105,7 +105,7 @@ std::int64_t PassBuilder::request_with_blocks(const RankRequests& rank, const st
   return found ? *found : request_by_name(fmt::format("{}#new{}.{}", folder, rank.passes, sequence));
 }
 
-/// The request that wrote the blocks before the first token of a sequence that never ran them.
+/// The request that wrote the cached prefix of a new sequence; -1 if there is none.
 std::int64_t PassBuilder::prefix_of(const RankRequests& rank, const std::string& folder, std::int64_t request,
                                     const Span& span, const std::vector<std::int64_t>& blocks) const {
   const std::int64_t whole = block_size_ > 0 ? span.first_token / block_size_ : 0;

@@ -32,7 +32,7 @@ bool has_block_size(const SlotMap& map, const Step& step, std::int64_t size);
 using HeldBlocks = std::map<std::int64_t, std::set<std::int64_t>>;
 
 /// Rows of the KV history of a step: the blocks that its sequences hold and did not hold in their step before, and the
-/// slots that it wrote. `held` is of the steps before, and of this one behind it.
+/// slots that it wrote. `held` has the blocks of the step before, and is updated to this step.
 std::vector<KvRow> slot_history(const SlotMap& map, const Step& step, std::int64_t block_size, HeldBlocks& held);
 
 }  // namespace nanscope

@@ -388,7 +388,7 @@ class StepWalk {
     if (tensor.axis == Axis::none && trains()) return true;
     // Where nothing says whose rows a step has, none can be told to be padding.
     if (step_.spans.empty()) return tensor.axis != Axis::slots;
-    // Rows of a pooling, or of patches, are none of the step's: that they are padding is not known.
+    // Rows of a pooling or of patches are not rows of the step. Whether they are padding is not known.
     const Op* maker = run_.maker(tensor);
     const bool unplaced = tensor.axis == Axis::none && maker != nullptr && maker->kind != OpKind::parameter;
     if (unplaced || !apart(tensor)) {

@@ -288,7 +288,7 @@ void add_cast(Values& values, const Op& op, const Tensor* codes, std::string tar
   const bool grouped = made != nullptr && made->count() > 1;
   cast.cut_by_design = cut_by_design(op, cast.target);
   const bool clips = cast.ledger != nullptr && cast.ledger->headroom < 1;
-  // Values that a scheme takes a mean or a zero point from are not what was divided by the scale.
+  // Under a scheme with means or zero points, the scale divides other values than those of the source.
   const bool shifted = run.output(op, cast.target + "_zeros") != nullptr;
   if (cast.ledger == nullptr || (grouped && source != nullptr && clips && !shifted)) {
     Measure(values, cast).run(op, *codes, source, scale_role);

@@ -498,7 +498,7 @@ std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out
     if (auto judged = judge(op, out, form, looked_at)) tried.push_back(std::move(*judged));
   }
   if (const auto healthy = judge(op, out, chosen, looked_at)) {
-    // What makes no numbers of most elements explains those alone that are left.
+    // An explanation has to give numbers for most elements that the chosen form judges.
     const double least = kMostly * static_cast<double>(healthy->elements);
     std::erase_if(tried, [&](const Recomputed& one) { return static_cast<double>(one.elements) < least; });
     measure_chances(*healthy, tried, tried.size());

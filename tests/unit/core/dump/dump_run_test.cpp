@@ -537,7 +537,7 @@ TEST(DumpRun, IntegersThatAModuleIsGivenAreNoOutputs) {
   EXPECT_EQ(kind(*run, "model.layers.0.input"), OpKind::parameter);
 }
 
-TEST(DumpRun, ScalesOfScoresThatNobodyPutsOutMakeNoScores) {
+TEST(DumpRun, ScalesOfScoresAloneMakeNoScores) {
   MemoryDump dump;
   dump.add("model.layers.0.self_attn.qkv_proj.output", "f16", {6, 16});
   for (const std::string name : {"_q_scale", "_k_scale", "_v_scale", "_prob_scale"})
