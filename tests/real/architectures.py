@@ -6,11 +6,11 @@
 
 Needs torch and transformers (tried with 2.15 and 5.24), so that no other test runs it. Each architecture is made small
 with random weights of unit gain, run on a CPU (a prompt of 24 tokens and two decode steps; encoders: three padded
-sequences), captured by nanscope_capture or by plain forward hooks, and diagnosed without and with its checkpoint. A healthy model
-must not be accused. With --plant, one fault is planted in a module of each, and the diagnosis with the checkpoint must
-name that module. Prints a line a dump with its verdict and the share of outputs that could be judged. Exit code 1: a
-healthy one was accused or fewer than 60 could be made; a planted fault was called something that it is not, or fewer
-than 28 of 30 were found."""
+sequences of up to 100 tokens), captured by nanscope_capture or by plain forward hooks, and diagnosed without and with
+its checkpoint. A healthy model must not be accused. With --plant, one fault is planted in a module of each, and the
+diagnosis with the checkpoint must name that module. Prints a line a dump with its verdict and the share of outputs that
+could be judged. Exit code 1: a healthy one was accused or fewer than 60 could be made; a planted fault was called
+something that it is not, or fewer than 28 of 30 were found."""
 import argparse
 import json
 import math
@@ -126,9 +126,9 @@ def run(model, name):
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         if name in ENCODERS:
-            ids = torch.randint(5, 290, (3, 24), generator=generator)
+            ids = torch.randint(5, 290, (3, 100), generator=generator)
             mask = torch.ones_like(ids)
-            mask[1, 17:] = mask[2, 9:] = 0
+            mask[1, 83:] = mask[2, 49:] = 0
             ids[mask == 0] = model.config.pad_token_id
             model(input_ids=ids, attention_mask=mask)
             return

@@ -25,11 +25,11 @@ struct Leak {
   std::vector<std::int64_t> rows;
   std::int64_t could = 0;  ///< rows that have later keys
   std::int64_t seen = 0;   ///< later keys with a probability, over all rows and heads
-  std::int64_t later = 0;  ///< later keys, over all rows and heads
   std::int64_t row = -1;   ///< of the largest
   std::int64_t head = -1;
   std::int64_t key = -1;
   double value = 0;
+  std::int64_t behind = 0;  ///< how far back a row sees, the largest over all rows
   /// Of rows that have later keys: own position, the last key that is seen, and the last there is.
   struct End {
     std::int64_t own, seen, last;
@@ -41,7 +41,9 @@ struct Leak {
 
 /// Of probabilities, or of scores where later keys are hidden from some row at least.
 Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
-  Leak leak{&op, &tensor, {}, 0, 0, 0, -1, -1, -1, 0};
+  Leak leak;
+  leak.op = &op;
+  leak.tensor = &tensor;
   RunView& run = survey.run();
   const Step* step = run.step(tensor.step);
   const std::int64_t keys = keys_of(tensor);
@@ -59,13 +61,16 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
     for (std::size_t c = 0, key = 0; c < values->size(); ++c, ++key) {
       if (key == positions.size()) key = 0;
       const std::int64_t position = positions[key];
-      if (position <= token.position || position >= token.span->context) continue;
+      if (position < 0 || position == token.position || position >= token.span->context) continue;
       // A NaN says neither that a key is seen nor that it is not.
       const float value = (*values)[c];
       if (std::isnan(value)) continue;
-      later = true;
-      ++leak.later;
       const bool visible = scores ? !hidden_by_mask(double{value}) : value > 0;
+      if (position < token.position) {
+        if (visible) leak.behind = std::max(leak.behind, token.position - position);
+        continue;
+      }
+      later = true;
       hidden += visible ? 0 : 1;
       if (!visible) continue;
       ++seen;
@@ -89,13 +94,19 @@ Leak leak_of(Survey& survey, const Op& op, const Tensor& tensor, bool scores) {
   return leak;
 }
 
-/// Whether a token may see later ones here: an encoder, or a tower that looks at images. Sharp probabilities are zero
-/// for many keys without any mask.
-bool bidirectional(Survey& survey, const std::vector<Leak>& leaks) {
-  constexpr double kMany = 0.25;
-  const bool everywhere = std::all_of(leaks.begin(), leaks.end(), [](const Leak& leak) {
-    return static_cast<double>(leak.seen) >= kMany * static_cast<double>(leak.later) && leak.share() >= 0.75;
+/// Whether most rows see as far ahead as the mask lets rows see behind: to the end of the sequence, or as far as a
+/// window about each token. A causal mask that ends too late sees less ahead than behind. Sharp probabilities are zero
+/// for some keys without any mask, so not every row need agree.
+bool as_far_ahead_as_behind(const Leak& leak) {
+  const std::int64_t agree = std::count_if(leak.ends.begin(), leak.ends.end(), [&](const Leak::End& end) {
+    return end.seen >= std::min(end.own + leak.behind, end.last);
   });
+  return 2 * agree > std::ssize(leak.ends);
+}
+
+/// Whether a token may see later ones here: an encoder, or a tower that looks at images.
+bool bidirectional(Survey& survey, const std::vector<Leak>& leaks) {
+  const bool everywhere = std::all_of(leaks.begin(), leaks.end(), as_far_ahead_as_behind);
   if (!everywhere) return false;
   for (const Step& step : survey.run().steps()) {
     if (step.kind != StepKind::prefill) return false;

@@ -89,6 +89,34 @@ TEST(FutureLeakage, AClassOfAnImageIsNoNextToken) {
   EXPECT_EQ(root_of(diagnosis_of(text)), "future-leakage");
 }
 
+/// Two layers of probabilities over 12 tokens: each sees `behind` earlier and `ahead` later ones.
+DumpGraph window(std::int64_t behind, std::int64_t ahead) {
+  constexpr std::int64_t kTokens = 12;
+  DumpGraph g;
+  g.pass({Span{0, 0, 0, kTokens, 0, kTokens}}, kTokens);
+  g.op("embed", OpKind::embedding, {}, {.tokens = kTokens, .fill = noise(1, 2)});
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    g.layer = layer;
+    g.op("softmax", OpKind::softmax, {},
+         {.role = "probs",
+          .tokens = kTokens,
+          .channels = kTokens,
+          .fill = [=](auto row, auto key) { return key >= row - behind && key <= row + ahead ? 0.25F : 0.0F; },
+          .heads = 1});
+  }
+  return g;
+}
+
+TEST(FutureLeakage, AnEncoderSeesAsFarAheadAsBehind) {
+  const auto root = [](std::int64_t behind, std::int64_t ahead) {
+    DumpGraph g = window(behind, ahead);
+    return root_of(diagnosis_of(g));
+  };
+  for (const std::int64_t width : {2, 3, 12}) EXPECT_NE(root(width, width), "future-leakage") << width;
+  EXPECT_EQ(root(12, 2), "future-leakage");
+  EXPECT_EQ(root(3, 2), "future-leakage");
+}
+
 /// Attention of six tokens over two layers, done in one; in layer 0, tokens see `ahead` more keys than they may.
 DumpGraph attention(std::int64_t ahead) {
   DumpGraph g;
