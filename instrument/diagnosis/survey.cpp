@@ -132,7 +132,9 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
     if (of_its_kind++ < kMostTried) found.alternatives = recomputer.alternatives(op, tensor, found.rows);
     // An op that comes out nowhere is not understood: only what explains it can accuse it.
     const Recomputed* best = found.explanation();
-    const bool known = understood && !guessed(facts, op) && !unplaced(facts, recomputer, op) &&
+    // In bf16 the bound of attention is as wide as what it mixes, so that other arithmetic fits most of it.
+    const bool apart = !Recomputer::of_attention(op.kind) || stands_out(result);
+    const bool known = understood && apart && !guessed(facts, op) && !unplaced(facts, recomputer, op) &&
                        !beside_unknown(facts.run, op, tensor) && !added_on_the_way(survey, op, found);
     if (!known && (best == nullptr || !best->form.fault)) {
       survey.not_understood.push_back(result.tensor);

@@ -84,14 +84,17 @@ void add_row(const JudgedRow& one, const RowTerms& terms, std::int64_t columns, 
   double bounds = into.bounds;
   double distance = into.distance;
   double squares = into.squares;
+  double within = into.squares_within;
   for (std::int64_t column = 0; column < columns; ++column) {
     bounds += terms.bounds[column];
     distance += terms.distance[column];
     squares += terms.squares[column];
+    within += terms.squares[column] <= 1 ? terms.squares[column] : 0;
   }
   into.bounds = bounds;
   into.distance = distance;
   into.squares = squares;
+  into.squares_within = within;
 }
 
 }  // namespace

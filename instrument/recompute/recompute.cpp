@@ -84,6 +84,14 @@ bool deviates(const Recomputed& result) {
   return result.worst.ratio > kFar && (off > 2 || result.worst.ratio > kFar * kFar);
 }
 
+bool stands_out(const Recomputed& result) {
+  if (result.explained == 0) return true;
+  const double mean_square = result.squares_within / static_cast<double>(result.explained);
+  // Of a normal distribution, more than z sigma on either side have a probability of at most 2 e^(-z^2 / 2).
+  const double log_chance = kShownByChance * std::log(10.0) - std::log(2 * static_cast<double>(result.elements));
+  return result.worst.ratio * result.worst.ratio > -2 * log_chance * mean_square;
+}
+
 std::vector<std::int64_t> live_rows(Facts& facts, const Tensor& tensor, const std::vector<std::int64_t>& rows) {
   const bool of_steps = tensor.axis == Axis::rows || tensor.axis == Axis::live || tensor.axis == Axis::ends;
   std::vector<std::int64_t> live;

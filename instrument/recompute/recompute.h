@@ -82,6 +82,7 @@ struct Recomputed {
   /// any of those that were tried. 0: certain to happen.
   double log10_chance = 0;
   double squares = 0;                  ///< of the distances in units of the bound, none counted as more than kFarthest
+  double squares_within = 0;           ///< the same of the elements within the bound alone
   std::vector<std::int64_t> bad_rows;  ///< with elements that are not explained
   /// Rows that hold a NaN or an Inf where what they are made of gives a number. Their elements are not judged: where
   /// those come from is another question.
@@ -111,6 +112,10 @@ struct NotRecomputed {
 
 /// Whether an output is further off than rounding and different libraries make it: many elements, or few by far.
 bool deviates(const Recomputed& result);
+/// Whether the largest distance is no part of the spread of the elements within the bound: as a normal distribution
+/// with their mean square, any of so many elements would be as far off with a probability of less than
+/// 10^kShownByChance.
+bool stands_out(const Recomputed& result);
 /// Of rows of a tensor those that are somebody's.
 std::vector<std::int64_t> live_rows(Facts& facts, const Tensor& tensor, const std::vector<std::int64_t>& rows);
 
@@ -142,6 +147,8 @@ class Recomputer {
   /// Whether any op of that name came out under its form, or there is one way of doing it: else the form is not
   /// understood.
   bool understood(const Op& op) const;
+  /// Whether an op is made of scores, or of the weights that they give.
+  static bool of_attention(OpKind kind);
 
   /// An output under some form: rows evenly spread, at most `most_rows`, or those given. `why`: set where its first
   /// rows cannot be had.
@@ -183,7 +190,6 @@ class Recomputer {
   static bool depends_on_layer(OpKind kind);
   /// Whether the model's configuration decides how ops of a kind are computed.
   bool decided(OpKind kind) const;
-  static bool of_attention(OpKind kind);
   const std::string& attention_modules(const Op& op);
   std::string what_it_reads(const Op& op) const;
   std::size_t off() const;

@@ -2,7 +2,7 @@
 """Diagnoses healthy dumps of the architectures of transformers, and says which are accused.
 
     tests/real/architectures.py FOLDER [--nanscope COMMAND] [--only NAME,...] [--dtypes bf16,f32] [--plain-hooks] [--table]
-                                [--plant]
+                                [--plant] [--tokens 24] [--sequences 1]
 
 Needs torch and transformers (tried with 2.15 and 5.24), so that no other test runs it. Each architecture is made small
 with random weights of unit gain, run on a CPU (a prompt of 24 tokens and two decode steps; encoders: three padded
@@ -122,7 +122,7 @@ def make(name, extra, dtype, folder):
         return kind.from_pretrained(folder, dtype=dtype).eval()
 
 
-def run(model, name):
+def run(model, name, tokens, sequences):
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         if name in ENCODERS:
@@ -132,11 +132,15 @@ def run(model, name):
             ids[mask == 0] = model.config.pad_token_id
             model(input_ids=ids, attention_mask=mask)
             return
-        ids = torch.randint(5, 290, (1, 24), generator=generator)
+        ids = torch.randint(5, 290, (sequences, tokens), generator=generator)
+        mask = torch.ones_like(ids)
+        for i in range(1, sequences):  # shorter ones, padded on the left
+            mask[i, : i * tokens // (sequences + 1)] = 0
+        ids[mask == 0] = model.config.pad_token_id or 0
         settings = model.generation_config
         settings.eos_token_id = settings.forced_eos_token_id = settings.forced_bos_token_id = None
         settings.pad_token_id = 0
-        model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=3, min_new_tokens=3, do_sample=False, num_beams=1)
+        model.generate(ids, attention_mask=mask, max_new_tokens=3, min_new_tokens=3, do_sample=False, num_beams=1)
 
 
 class Hooks:
@@ -280,6 +284,8 @@ def main():
     parser.add_argument("--plain-hooks", action="store_true", help="capture by plain forward hooks")
     parser.add_argument("--table", action="store_true", help="print lines of a table in Markdown")
     parser.add_argument("--plant", action="store_true", help="plant a fault in each of the first 30")
+    parser.add_argument("--tokens", type=int, default=24, help="tokens of a decoder's prompt (24)")
+    parser.add_argument("--sequences", type=int, default=1, help="sequences of a decoder's batch (1), others shorter")
     parser.add_argument("--keep", action="store_true", help="keep the dumps and checkpoints")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -296,7 +302,7 @@ def main():
                 change = plant(model, name) if arguments.plant else None
                 way = Hooks if arguments.plain_hooks else nanscope_capture.attach
                 with way(model, str(place / "dump")):
-                    run(model, name)
+                    run(model, name, arguments.tokens, arguments.sequences)
             except Exception as error:  # this version of the library has it otherwise
                 left_out.append(name)
                 print(f"{name} {dtype}: not made ({type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''})", flush=True)
