@@ -9,6 +9,8 @@ namespace nanscope::insert {
 namespace {
 
 constexpr int kLockTimeoutMs = 60'000;
+/// The largest that SQLite has: elements are long.
+constexpr int kPageBytes = 64 << 10;
 
 std::pair<std::string_view, std::string_view> pair(std::string_view key, const std::string& value) {
   return {key, value};
@@ -43,14 +45,8 @@ std::size_t weight(const AddTensor& item) {
 
 Status Inserter::open(const OutputFile* file, const WriterOptions& options) {
   in_memory_ = file == nullptr;
-  if (file != nullptr) {
-    auto made = sqlite::WriteBehind::make(file->descriptor(), options.direct_bytes);
-    if (!made) return tl::unexpected(std::move(made.error()));
-    file_system_ = std::move(*made);
-  }
   auto db = sqlite::open(file != nullptr ? file->path() : std::filesystem::path(),
-                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                         file_system_ ? file_system_->name().c_str() : nullptr);
+                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX);
   if (!db) return tl::unexpected(std::move(db.error()));
   db_ = std::move(*db);
   sqlite3_busy_timeout(db_.get(), kLockTimeoutMs);
@@ -60,8 +56,7 @@ Status Inserter::open(const OutputFile* file, const WriterOptions& options) {
   std::string pragmas = fmt::format(
       "PRAGMA page_size = {}; PRAGMA auto_vacuum = NONE; PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY; "
       "PRAGMA cache_size = -4096; PRAGMA journal_mode = {}; PRAGMA synchronous = {};",
-      in_memory_ ? 8192 : sqlite::PageQueue::kPageBytes, in_memory_ ? "OFF" : "TRUNCATE",
-      options.durable ? "FULL" : "OFF");
+      in_memory_ ? 8192 : kPageBytes, in_memory_ ? "OFF" : "TRUNCATE", options.durable ? "FULL" : "OFF");
   if (options.max_pages > 0) pragmas += fmt::format("PRAGMA max_page_count = {};", options.max_pages);
   return sqlite::execute(db_.get(), pragmas);
 }

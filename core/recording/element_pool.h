@@ -1,6 +1,5 @@
 #pragma once
 #include <cstddef>
-#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -9,12 +8,10 @@
 namespace nanscope::insert {
 
 /// Any thread may call.
-class ElementPool : public std::enable_shared_from_this<ElementPool> {
+class ElementPool {
  public:
   std::vector<std::byte> take(std::size_t size);
-  void give(std::vector<std::byte> bytes) noexcept;
-  /// Holds `bytes` where they lie; they come back here once nobody holds what is returned.
-  std::shared_ptr<const void> lend(std::vector<std::byte> bytes);
+  void give(std::vector<std::byte> bytes);
 
  private:
   static constexpr std::size_t kMostBytes = std::size_t{64} << 20;

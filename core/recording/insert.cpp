@@ -22,8 +22,6 @@ constexpr std::size_t kInPlace = std::size_t{48} << 10;
 /// A larger one does not stay in SQLite's cache until it is written: its zeros would go to the disk, and come back.
 constexpr std::size_t kMostInPlace = std::size_t{2} << 20;
 
-constexpr std::size_t kPageBytes = sqlite::PageQueue::kPageBytes;
-
 constexpr const char* kDeleteJournal = "PRAGMA journal_mode = DELETE";
 
 /// A JSON array of integers: readable in the shell, and its json_each() takes it apart.
@@ -92,6 +90,8 @@ Status Inserter::prepare_all() {
       {kReplaceRequest, "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?, ?, ?)"},
       {kStep, insert("steps", 9)},
       {kSpan, insert("spans", 8)},
+      {kOp, insert("ops", 9)},
+      {kTensor, insert("tensors", 16 + schema::kHealthColumns)},
       {kDetail, insert("detail", 4)},
       {kChunk, insert("chunks", 2)},
       {kWeight, insert("weights", 5 + schema::kHealthColumns)},
@@ -140,13 +140,8 @@ void Inserter::close_blobs() {
 }
 
 Status Inserter::end_transaction() {
-  if (auto status = rows_.append(db_.get()); !status) return status;
   close_blobs();
-  if (auto status = statements_[kCommit].run(); !status) return status;
-  if (auto status = rows_.detach(db_.get()); !status) return status;
-  if (file_system_ && !file_system_->lent().empty())
-    return fail("this SQLite lays out rows in another way than its file format; use another build of it");
-  return {};
+  return statements_[kCommit].run();
 }
 
 Status Inserter::commit() {
@@ -158,14 +153,12 @@ Status Inserter::commit() {
 }
 
 Status Inserter::abandon() {
-  if (file_system_) file_system_->lent().forget();
   progress_ = committed_;
   close_blobs();
   statements_.clear();
   if (sqlite3_get_autocommit(db_.get()) == 0) {
     if (auto status = sqlite::execute(db_.get(), "ROLLBACK"); !status) return status;
   }
-  if (auto status = rows_.detach(db_.get()); !status) return status;
   return in_memory_ ? Status{} : sqlite::execute(db_.get(), kDeleteJournal);
 }
 
@@ -243,7 +236,17 @@ Status Inserter::apply(const AddOp& item) {
   last_op_ = row.id;
   ++progress_.ops;
   write_json(inputs_, item.inputs);
-  return rows_.add(db_.get(), row, inputs_, last_tensor_ + 1);
+  return statements_[kOp]
+      .bind(1, row.id)
+      .bind(2, row.step)
+      .bind(3, row.layer)
+      .bind(4, row.name)
+      .bind(5, row.kind)
+      .bind(6, row.attributes)
+      .bind(7, inputs_)
+      .bind(8, last_tensor_ + 1)
+      .bind(9, std::int64_t{row.by_name})
+      .run();
 }
 
 Status Inserter::write_detail(const TensorRow& row, const detail_codec::Encoded& detail) {
@@ -259,43 +262,42 @@ Status Inserter::write_detail(const TensorRow& row, const detail_codec::Encoded&
   return statement.bind(4, joined_).run();
 }
 
-sqlite::Lent Inserter::lend(std::vector<std::byte>& bytes) {
-  const std::span<const std::byte> elements = bytes;
-  if (in_memory_ || elements.size() < kInPlace) return {elements, {}};
-  return {elements, elements_->lend(std::move(bytes))};
+Status Inserter::write_tensor(const TensorRow& row, std::int64_t detail) {
+  Statement& statement = statements_[kTensor];
+  statement.bind(1, row.id)
+      .bind(2, row.op)
+      .bind(3, row.role)
+      .bind(4, name(row.format))
+      .bind(5, row.tokens)
+      .bind(6, row.channels)
+      .bind(7, row.heads)
+      .bind(8, row.first_token)
+      .bind(9, static_cast<std::int64_t>(row.hash))
+      .bind(10, detail);
+  bind_health(statement, 11, row.health);
+  constexpr int kAfter = 11 + schema::kHealthColumns;
+  return statement.bind(kAfter, row.axis ? words::word(words::kAxes, *row.axis) : std::string_view())
+      .bind(kAfter + 1, row.sequence)
+      .bind(kAfter + 2, row.name)
+      .bind(kAfter + 3, std::int64_t{row.known})
+      .bind(kAfter + 4, std::int64_t{row.guessed})
+      .bind(kAfter + 5, std::int64_t{row.stated})
+      .run();
 }
 
-Status Inserter::write_chunk(std::int64_t id, const sqlite::Lent& elements) {
+Status Inserter::write_chunk(std::int64_t id, std::span<const std::byte> elements) {
   Statement& statement = statements_[kChunk].bind(1, id);
-  if (elements.bytes.size() < kInPlace) return statement.bind(2, elements.bytes).run();
-  if (auto status = statement.bind_zeros(2, elements.bytes.size()).run(); !status) return status;
-  if (file_system_ && elements.memory) return lend_chunk(id, elements);
-  return chunk_.write(db_.get(), id, {elements.bytes});
+  if (elements.size() < kInPlace) return statement.bind(2, elements).run();
+  if (auto status = statement.bind_zeros(2, elements.size()).run(); !status) return status;
+  return chunk_.write(db_.get(), id, {elements});
 }
 
-Status Inserter::lend_chunk(std::int64_t id, const sqlite::Lent& elements) {
-  const std::span<const std::byte> bytes = elements.bytes;
-  if (auto status = chunk_.seek(db_.get(), id); !status) return status;
-  std::size_t at = sqlite::bytes_in_row(bytes.size(), kPageBytes);
-  if (auto status = chunk_.put(db_.get(), bytes.first(at), 0); !status) return status;
-  while (at < bytes.size()) {
-    const auto piece = bytes.subspan(at, std::min(bytes.size() - at, kPageBytes - sqlite::LentPages::kLinkBytes));
-    const bool marked = piece.size() >= sqlite::LentPages::kMarkBytes;
-    const auto mark = marked ? file_system_->lent().add({piece, elements.memory}) : sqlite::LentPages::Mark{};
-    auto status = chunk_.put(db_.get(), marked ? std::span<const std::byte>(mark) : piece, at);
-    if (!status) return status;
-    at += piece.size();
-  }
-  return {};
-}
-
-Status Inserter::write_chunks(std::int64_t tensor, const sqlite::Lent& elements) {
+Status Inserter::write_chunks(std::int64_t tensor, std::span<const std::byte> elements) {
   ++progress_.stored_tensors;
   std::int64_t id = tensor * schema::kChunksPerTensor;
   constexpr auto kChunk = static_cast<std::size_t>(schema::kChunkBytes);
-  for (auto left = elements.bytes; !left.empty(); left = left.subspan(std::min(left.size(), kChunk))) {
-    auto status = write_chunk(id++, {left.first(std::min(left.size(), kChunk)), elements.memory});
-    if (!status) return status;
+  for (; !elements.empty(); elements = elements.subspan(std::min(elements.size(), kChunk))) {
+    if (auto status = write_chunk(id++, elements.first(std::min(elements.size(), kChunk))); !status) return status;
   }
   return {};
 }
@@ -351,16 +353,12 @@ Status Inserter::apply(AddTensor& item) {
   }
   ++progress_.tensors;
   if (!row.known) ++progress_.unknown_tensors;
-  auto status = rows_.add(db_.get(), row, encoded.kind, elements * info(row.format).storage_bytes());
+  auto status = write_tensor(row, encoded.kind);
   if (status && encoded.kind >= schema::kDetailStored) status = write_detail(row, encoded);
-  if (status && !item.elements.empty()) {
-    status = write_chunks(row.id, item.bytes.empty() ? sqlite::Lent{item.elements, item.lent} : lend(item.bytes));
-  }
-  return status;
+  return status && !item.elements.empty() ? write_chunks(row.id, item.elements) : status;
 }
 
 Result<std::size_t> Inserter::bytes_of(std::int64_t tensor) {
-  if (const auto bytes = rows_.bytes_of(tensor)) return *bytes;
   Statement& shape = statements_[kShape];
   auto row = shape.bind(1, tensor).step();
   if (!row) return tl::unexpected(std::move(row.error()));
@@ -381,7 +379,7 @@ Status Inserter::write(AddBytes& item) {
   if (*expected != item.bytes.size()) {
     return fail(fmt::format("tensor {}: {} bytes, its shape needs {}", item.tensor, item.bytes.size(), *expected));
   }
-  return item.bytes.empty() ? Status{} : write_chunks(item.tensor, lend(item.bytes));
+  return item.bytes.empty() ? Status{} : write_chunks(item.tensor, item.bytes);
 }
 
 Status Inserter::write(AddPart& item) {
@@ -400,7 +398,7 @@ Status Inserter::write(AddPart& item) {
   const auto part = static_cast<std::int64_t>(parts_.written) / schema::kChunkBytes;
   if (part >= schema::kChunksPerTensor) return fail(fmt::format("tensor {}: too large to be stored", item.tensor));
   parts_.written += item.bytes.size();
-  return write_chunk(item.tensor * schema::kChunksPerTensor + part, lend(item.bytes));
+  return write_chunk(item.tensor * schema::kChunksPerTensor + part, item.bytes);
 }
 
 Status Inserter::write(const WeightRow& row) {

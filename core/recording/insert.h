@@ -7,10 +7,7 @@
 #include <vector>
 
 #include "core/recording/detail_codec.h"
-#include "core/recording/element_pool.h"
-#include "core/recording/row_appender.h"
 #include "core/recording/sqlite.h"
-#include "core/recording/write_behind.h"
 #include "core/recording/writer.h"
 
 /// Rows into tables: what the writer's thread does. Private to core/recording.
@@ -78,8 +75,6 @@ class Inserter {
   Status complete();  ///< sets the state, commits, leaves no journal behind
   /// The database, without the statements that wrote it.
   sqlite::Database release();
-  /// Where memory of elements comes back to.
-  ElementPool& elements() { return *elements_; }
 
  private:
   enum Name {
@@ -87,6 +82,8 @@ class Inserter {
     kReplaceRequest,
     kStep,
     kSpan,
+    kOp,
+    kTensor,
     kDetail,
     kChunk,
     kWeight,
@@ -122,12 +119,9 @@ class Inserter {
   Status write_progress();
   /// The bytes that the shape of a tensor that was added needs.
   Result<std::size_t> bytes_of(std::int64_t tensor);
-  /// Elements and what holds them, so that they need not be copied.
-  Status write_chunks(std::int64_t tensor, const sqlite::Lent& elements);
-  Status write_chunk(std::int64_t id, const sqlite::Lent& elements);
-  Status lend_chunk(std::int64_t id, const sqlite::Lent& elements);
-  /// Elements that lie in `bytes`.
-  sqlite::Lent lend(std::vector<std::byte>& bytes);
+  Status write_tensor(const TensorRow& row, std::int64_t detail);
+  Status write_chunks(std::int64_t tensor, std::span<const std::byte> elements);
+  Status write_chunk(std::int64_t id, std::span<const std::byte> elements);
   Status write_detail(const TensorRow& row, const detail_codec::Encoded& detail);
 
   Status write(const AddRequest& item);
@@ -144,9 +138,6 @@ class Inserter {
   Status write(const ExpectedTensors& item);
   Status write(const EndStep&) { return {}; }
 
-  std::shared_ptr<ElementPool> elements_ = std::make_shared<ElementPool>();
-  std::unique_ptr<sqlite::WriteBehind> file_system_;  // before what it is for
-  RowAppender rows_;                                  // before what reads of it
   sqlite::Database db_;
   std::vector<sqlite::Statement> statements_;
   sqlite::BlobWriter chunk_{"chunks", "data"};

@@ -31,7 +31,7 @@ std::string describe(sqlite3* db, int code) {
   }
 }
 
-Result<Database> open(const std::filesystem::path& path, int flags, const char* file_system) {
+Result<Database> open(const std::filesystem::path& path, int flags) {
   static std::once_flag once;
   // Its count of memory in use costs a lock at every allocation, and nobody asks for it. Refused, and then
   // without effect, in a program that uses SQLite before us.
@@ -39,7 +39,7 @@ Result<Database> open(const std::filesystem::path& path, int flags, const char* 
   // Absolute, so that no name is taken for one of SQLite's special ones.
   const std::string name = path.empty() ? ":memory:" : std::filesystem::absolute(path).string();
   sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(name.c_str(), &raw, flags, file_system);
+  const int code = sqlite3_open_v2(name.c_str(), &raw, flags, nullptr);
   Database db(raw);
   if (code != SQLITE_OK) {
     const int reason = db ? sqlite3_system_errno(db.get()) : 0;

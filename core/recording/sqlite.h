@@ -28,9 +28,9 @@ struct CloseBlob {
 };
 using Database = std::unique_ptr<sqlite3, Close>;
 
-/// Opens a file, or a database in memory when `path` is empty. `flags` as sqlite3_open_v2() takes them, and the name of
-/// a virtual file system; null: SQLite's own. The error does not name the file.
-Result<Database> open(const std::filesystem::path& path, int flags, const char* file_system = nullptr);
+/// Opens a file, or a database in memory when `path` is empty. `flags` as sqlite3_open_v2() takes them. The error does
+/// not name the file.
+Result<Database> open(const std::filesystem::path& path, int flags);
 
 /// What describe() says of a lock of another process.
 inline constexpr std::string_view kHeldLocked = "another process holds it locked";
@@ -90,12 +90,12 @@ class BlobWriter {
   BlobWriter(std::string table, std::string column) : table_(std::move(table)), column_(std::move(column)) {}
   /// Over the whole blob of a row that is there, which has as many bytes as all parts.
   Status write(sqlite3* db, std::int64_t row, std::initializer_list<std::span<const std::byte>> parts);
-  /// The blob of a row that is there is what put() writes to from now on.
-  Status seek(sqlite3* db, std::int64_t row);
-  Status put(sqlite3* db, std::span<const std::byte> bytes, std::size_t offset);
   void close() { blob_.reset(); }
 
  private:
+  /// The blob of a row that is there is what put() writes to from now on.
+  Status seek(sqlite3* db, std::int64_t row);
+  Status put(sqlite3* db, std::span<const std::byte> bytes, std::size_t offset);
   Status checked(sqlite3* db, int code);
 
   std::string table_;

@@ -15,6 +15,7 @@
 
 #include "core/files/output_file.h"
 #include "core/recording/batch.h"
+#include "core/recording/element_pool.h"
 #include "core/recording/insert.h"
 #include "core/recording/reader_impl.h"
 #include "core/recording/recording_file.h"
@@ -102,7 +103,7 @@ class RecordingWriter::Impl {
 
   sqlite::Database release() { return inserter_.release(); }
 
-  std::vector<std::byte> buffer(std::size_t size) { return inserter_.elements().take(size); }
+  std::vector<std::byte> buffer(std::size_t size) { return elements_.take(size); }
 
  private:
   /// Waits while too much is on its way already.
@@ -200,7 +201,7 @@ class RecordingWriter::Impl {
 
   void recycle(insert::Batch batch) {
     const std::size_t bytes = batch.bytes();
-    for (auto& elements : batch.take_elements()) inserter_.elements().give(std::move(elements));
+    for (auto& elements : batch.take_elements()) elements_.give(std::move(elements));
     batch.clear();
     const std::lock_guard lock(mutex_);
     queued_bytes_ -= std::min(queued_bytes_, bytes);
@@ -275,6 +276,8 @@ class RecordingWriter::Impl {
   std::atomic<bool> closed_ = false;  // what is added now goes nowhere
 
   std::optional<OutputFile> file_;  // outlives the database in it
+
+  insert::ElementPool elements_;
 
   // Of the writing thread alone, until it is joined.
   insert::Inserter inserter_;

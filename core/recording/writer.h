@@ -22,7 +22,6 @@ struct WriterOptions {
   std::size_t commit_bytes = std::size_t{32} << 20;  ///< commit whole steps once they hold this much
   std::chrono::milliseconds commit_interval{100};    ///< or this long after the last commit; 0: every step
   std::size_t queue_bytes = std::size_t{64} << 20;   ///< rows in flight before add() waits for the disk
-  std::size_t direct_bytes = std::size_t{4} << 20;   ///< before a second thread writes the pages that the first makes
   std::int64_t max_pages = 0;                        ///< limit of the file in pages, 0: none (for tests)
 };
 
@@ -43,12 +42,11 @@ struct ObservedTensor {
   std::shared_ptr<const void> memory = {};
 };
 
-/// One background thread owns the database, and of a large recording another writes its pages; add() copies a row into
-/// its queue and returns. Steps, ops and tensors are added in logical order: ops of step 0, then a step, its ops, after
-/// each op its outputs, all with ascending ids. An error (disk full, a row that contradicts itself) is latched:
-/// everything later is dropped, and commit_step(), flush() and finish() return it. Rows are added and steps ended by
-/// one thread at a time, which pays no lock for a row; flush(), buffer() and committed_steps() may be called by others
-/// meanwhile.
+/// One background thread owns the database; add() copies a row into its queue and returns. Steps, ops and tensors are
+/// added in logical order: ops of step 0, then a step, its ops, after each op its outputs, all with ascending ids. An
+/// error (disk full, a row that contradicts itself) is latched: everything later is dropped, and commit_step(), flush()
+/// and finish() return it. Rows are added and steps ended by one thread at a time, which pays no lock for a row;
+/// flush(), buffer() and committed_steps() may be called by others meanwhile.
 class RecordingWriter {
  public:
   /// Creates `path`; the thread then writes the schema, and until it has, a reader finds an empty file. A file that is

@@ -84,7 +84,6 @@ void add_step(RecordingWriter& writer, std::int64_t id) {
   WriterOptions options;
   options.commit_interval = std::chrono::milliseconds(interval_ms);
   options.commit_bytes = std::size_t{4} << 20;
-  options.direct_bytes = std::size_t{2} << 20;
   auto writer = RecordingWriter::create(path, {}, options);
   if (!writer) _exit(3);
   std::int64_t told = 0;

@@ -9,8 +9,11 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <span>
 #include <thread>
 
+#include "core/tensor/content_hash.h"
 #include "tests/unit/core/recording/sample.h"
 
 namespace nanscope {
@@ -376,21 +379,14 @@ TEST(Writer, ErrorsOfAFullDiskAreLatched) {
   EXPECT_TRUE(recording->check());
 }
 
-class WriterThreads : public ::testing::TestWithParam<std::size_t> {};
-
-/// Pages written by the thread that makes them, by another, and first by one and then by the other.
-INSTANTIATE_TEST_SUITE_P(Writer, WriterThreads, ::testing::Values(64 << 20, 0, 3 << 20));
-
-TEST_P(WriterThreads, RefusedWritesAreLatched) {
+TEST(Writer, RefusedWritesAreLatched) {
   const TemporaryFolder folder;
-  WriterOptions options;
-  options.direct_bytes = GetParam();
   const pid_t pid = fork();
   if (pid == 0) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{8 << 20, 8 << 20};
     setrlimit(RLIMIT_FSIZE, &limit);
-    auto writer = RecordingWriter::create(folder / "w.nanscope", {}, options).value();
+    auto writer = RecordingWriter::create(folder / "w.nanscope", {}).value();
     sample::add_step(*writer, 1, 0, 0, 2, 10, 100, true);
     if (!writer->flush()) _exit(1);
     StepRow step;
@@ -420,10 +416,9 @@ TEST_P(WriterThreads, RefusedWritesAreLatched) {
 }
 
 /// More than SQLite's cache holds, committed often and read meanwhile: whoever sees a step sees all of its bytes.
-TEST_P(WriterThreads, WhatIsCommittedIsInTheFile) {
+TEST(Writer, WhatIsCommittedIsInTheFile) {
   const TemporaryFolder folder;
   WriterOptions options;
-  options.direct_bytes = GetParam();
   options.commit_bytes = std::size_t{4} << 20;
   auto writer = RecordingWriter::create(folder / "w.nanscope", sample::run_info(), options).value();
   constexpr std::int64_t kSteps = 24;
@@ -471,6 +466,76 @@ TEST(Writer, StepsThatComeInPiecesShareATransaction) {
   const auto recording = Recording::open(folder / "w.nanscope").value();
   EXPECT_TRUE(recording.check());
   EXPECT_EQ(recording.counts()->steps, kSteps);
+}
+
+TEST(Writer, NoRowOfAStepThatDidNotEndIsKept) {
+  const TemporaryFolder folder;
+  const auto path = folder / "r.nanscope";
+  {
+    auto writer = RecordingWriter::create(path, sample::run_info(), {}).value();
+    sample::add_step(*writer, 1, 0, 0, 3, 2, 8, false);
+    StepRow step;
+    step.id = 2;
+    writer->add(step);
+    for (std::int64_t id = 10; id < 4000; ++id) {
+      OpRow op;
+      op.id = id;
+      op.step = 2;
+      writer->add(op, {});
+    }
+  }
+  const auto recording = Recording::open(path).value();
+  EXPECT_EQ(recording.ops()->size(), 3U);
+  EXPECT_EQ(recording.counts()->ops, 3);
+}
+
+/// The whole of a tensor of several chunks, a late one and one that comes in parts, whose memory others hold.
+TEST(Writer, MemoryOfOthersIsHeldUntilItIsWritten) {
+  const TemporaryFolder folder;
+  const auto path = folder / "t.nanscope";
+  auto writer = RecordingWriter::create(path, sample::run_info(), {}).value();
+  StepRow step;
+  step.id = 1;
+  step.tokens = 40;
+  writer->add(step);
+  writer->add(OpRow{1, 1, 0, "x_proj", "gemm", "{}"}, {});
+  TensorRow row;
+  row.id = row.op = 1;
+  row.role = "out";
+  row.tokens = 40;
+  row.channels = 16384;
+  const auto hash_of = [](std::span<const std::byte> bytes) {
+    ContentHash hash;
+    hash.add(bytes);
+    return hash.finish();
+  };
+  const auto memory = std::make_shared<std::vector<std::byte>>(sample::noise(std::size_t{40} * 16384 * 4, 1));
+  const std::vector<Health> tiles = sample::many_of(512, std::size_t{40} * 32, 1);
+  const auto held =
+      std::make_shared<std::pair<std::shared_ptr<std::vector<std::byte>>, std::vector<Health>>>(memory, tiles);
+  row.hash = hash_of(*memory);
+  writer->add_observed(row, {.tiles = held->second, .elements = *memory, .memory = held});
+  const auto late = sample::noise(memory->size(), 2);
+  row.id = 2;
+  row.hash = hash_of(late);
+  writer->add(row);
+  const auto parts = sample::noise(memory->size(), 3);
+  row.id = 3;
+  row.hash = hash_of(parts);
+  writer->add(row);
+  writer->add_bytes(2, late);
+  for (std::size_t at = 0; at < parts.size(); at += RecordingWriter::kPartBytes) {
+    const std::size_t size = std::min(parts.size() - at, RecordingWriter::kPartBytes);
+    writer->add_part(
+        3, {parts.begin() + static_cast<std::ptrdiff_t>(at), parts.begin() + static_cast<std::ptrdiff_t>(at + size)});
+  }
+  ASSERT_TRUE(writer->commit_step());
+  ASSERT_TRUE(writer->finish());
+  EXPECT_EQ(held.use_count(), 1);
+  const auto recording = Recording::open(path).value();
+  EXPECT_TRUE(recording.tensor_bytes(1).value().value() == *memory);
+  EXPECT_TRUE(recording.tensor_bytes(2).value().value() == late);
+  EXPECT_TRUE(recording.tensor_bytes(3).value().value() == parts);
 }
 
 TEST(Writer, OthersMayAskWhileOneThreadAdds) {
