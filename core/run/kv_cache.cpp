@@ -96,6 +96,7 @@ KeyRow KvCache::key_row(const Tensor& read, const Step& step, const Span& span, 
     key.own = key.fresh;
     return key;
   }
+  key.given_back = slots_.given_back(span.request, key.position, step.id);
   const std::int64_t number = layer.value_or(-1);
   key.writer = slots_.last_writer(*key.slot, number, step.id, false);
   const KvRow* state = slots_.last_writer(*key.slot, number, step.id, true);

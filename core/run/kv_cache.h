@@ -21,6 +21,7 @@ struct KeyRow {
   bool in_context = false;        ///< the step may attend to it; else it is the tail of a block
   bool own = false;               ///< the sequence itself wrote it, in this step or an earlier one
   bool fresh = false;             ///< this step did
+  bool given_back = false;        ///< the sequence had given its block back, as one behind a window is
 };
 
 /// The row of a store's codes that went into a slot.

@@ -37,6 +37,24 @@ std::optional<PoolSlot> KvSlots::locate(std::int64_t request, std::int64_t posit
   return found;
 }
 
+bool KvSlots::given_back(std::int64_t request, std::int64_t position, std::int64_t step) const {
+  const auto rows = by_request_.find(request);
+  if (rows == by_request_.end()) return false;
+  bool before = false;   // this step
+  bool in_step = false;  // as far as it was looked at
+  for (const std::size_t i : rows->second) {
+    const KvRow& row = history_[i];
+    if (row.writer == kRecurrentState || !same_pool(row, step)) continue;
+    if (row.step > step) break;
+    if (row.step == step && row.action == KvAction::written) before = in_step;
+    const std::int64_t slot = row.slot_begin + (position - row.first_token);
+    if (slot < row.slot_begin || slot >= row.slot_end || row.action == KvAction::scrubbed) continue;
+    in_step = row.action == KvAction::freed;
+    if (row.step < step || !in_step) before = in_step;
+  }
+  return before;
+}
+
 const KvRow* KvSlots::last_writer(const PoolSlot& slot, std::int64_t layer, std::int64_t step, bool states) const {
   const auto rows = by_block_.find(slot.block);
   if (rows == by_block_.end()) return nullptr;

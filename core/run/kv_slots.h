@@ -34,6 +34,9 @@ class KvSlots {
   /// A recurrent state is written under its own layer but lies in the memory of an attention layer:
   /// with `states`, such a write counts whatever its layer.
   const KvRow* last_writer(const PoolSlot& slot, std::int64_t layer, std::int64_t step, bool states) const;
+  /// Whether `request` had given back the block of that position before `step` read it, and got none for it since. In
+  /// the step itself a block is given back before the rows of the step are written, or after all is read.
+  bool given_back(std::int64_t request, std::int64_t position, std::int64_t step) const;
   /// The entry that gave `request` the block by sharing it; null when it did not come that way.
   const KvRow* shared(std::int64_t request, std::int64_t block, std::int64_t step) const;
   /// Whether the block was freed, by the last who had it, between that write and `step`.

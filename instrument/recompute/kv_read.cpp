@@ -212,6 +212,7 @@ bool predict_kv_read(Values& values, const Op& op, const Tensor& out, const OpFo
   SchemeReads reads(values, op, letter);
   for (std::int64_t t = 0; t < count; ++t) {
     const KeyRow key = values.facts().cache.key_row(out, *step, reader, first + t, op.layer);
+    if (key.given_back) continue;  // what stands there instead is the server's affair
     const Tensor* from = nullptr;
     std::int64_t row = 0;
     std::int64_t step_row = 0;

@@ -39,6 +39,26 @@ TEST(KvSlots, ASharedBlockIsFreedByTheLastWhoHasIt) {
   EXPECT_TRUE(slots.freed_since(history[1], 4));
 }
 
+TEST(KvSlots, ABlockIsGivenBackBeforeTheRowsOfAStepOrAfterTheyWereRead) {
+  const std::vector<KvRow> history = {
+      row(1, 0, 5, 0, 8, 0, KvAction::allocated), row(1, 0, 5, 0, 8, 0, KvAction::written),
+      row(2, 0, 5, 0, 8, 0, KvAction::freed),     row(2, 0, 5, 0, 8, 8, KvAction::allocated),
+      row(2, 0, 5, 0, 8, 8, KvAction::written),   row(3, 0, 6, 0, 8, 16, KvAction::allocated),
+      row(3, 0, 6, 0, 8, 16, KvAction::written),  row(3, 0, 5, 0, 8, 8, KvAction::freed),
+      row(3, 0, 6, 0, 8, 16, KvAction::freed),    row(4, 0, 7, 0, 8, 0, KvAction::allocated),
+      row(4, 0, 7, 0, 8, 0, KvAction::written)};
+  const KvSlots slots(history);
+  EXPECT_FALSE(slots.given_back(0, 3, 1));
+  EXPECT_TRUE(slots.given_back(0, 3, 2)) << "behind the window";
+  EXPECT_FALSE(slots.given_back(0, 11, 2));
+  EXPECT_TRUE(slots.given_back(0, 3, 3));
+  EXPECT_FALSE(slots.given_back(0, 11, 3)) << "the request ends after this step";
+  EXPECT_FALSE(slots.given_back(0, 17, 3));
+  EXPECT_TRUE(slots.given_back(0, 11, 4));
+  EXPECT_FALSE(slots.given_back(0, 3, 4)) << "another block since";
+  EXPECT_FALSE(slots.given_back(1, 3, 4)) << "another request";
+}
+
 TEST(KvSlots, WhatComesLaterIsNotSeen) {
   const std::vector<KvRow> history = {row(1, 0, 5, 0, 16, 0, KvAction::allocated),
                                       row(2, 0, 3, 0, 16, 16, KvAction::allocated),
