@@ -1,6 +1,7 @@
 /// The softmax of scores over the keys that a mask leaves.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "instrument/recompute/attention_rows.h"
 #include "instrument/recompute/bounds.h"
@@ -87,6 +88,29 @@ void put_softmax(const SoftmaxRows& rows, const RowMask& mask, std::int64_t row,
   }
 }
 
+/// Whether in some head the probabilities of every row that was looked at sum to less than 1, by more than rounding: a
+/// learned sink takes the rest, or the sum is a wrong one.
+bool sums_below_one(Values& values, const Tensor& out, std::int64_t heads) {
+  constexpr std::int64_t kMostRows = 16;
+  const std::int64_t columns = out.channels / heads;
+  // Each probability is rounded once, and the sum of n powers in f32 is off by n roundings at most.
+  const double least = 1 - 1.01 * (stored_roundoff(values, out) + static_cast<double>(columns) * kF32);
+  std::vector<char> below(static_cast<std::size_t>(heads), 1);
+  std::int64_t rows = 0;
+  for (std::int64_t i = 0; i < std::min(kMostRows, out.tokens); ++i) {
+    const std::int64_t row = i * out.tokens / std::min(kMostRows, out.tokens);
+    if (!values.facts().live(out, row)) continue;
+    const auto probabilities = values.run().row_values(out, row);
+    if (!probabilities) continue;
+    ++rows;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const auto first = probabilities->begin() + head * columns;
+      if (!(std::accumulate(first, first + columns, 0.0) < least)) below[static_cast<std::size_t>(head)] = 0;
+    }
+  }
+  return rows > 1 && std::count(below.begin(), below.end(), 1) > 0;
+}
+
 }  // namespace
 
 bool predict_softmax(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
@@ -111,6 +135,10 @@ bool predict_softmax(Values& values, const Op& op, const Tensor& out, const OpFo
                    nullptr};
   if (in->known && rows.u <= kF32) into.deviation.assign(into.bound.size(), 0.0F);
   if (!read_sinks(values, op, form, heads, rows.sinks, why)) return false;
+  if (!rows.sinks && !form.without_sinks && out.known && sums_below_one(values, out, heads)) {
+    why = "its rows sum to less than 1, and no attention sinks were dumped";
+    return false;
+  }
   return each_span(values, out, first, count, [&](const Span* span, std::int64_t begin, std::int64_t end) {
     if (span == nullptr) return true;
     const auto positions = column_positions(*step, *span, rows.columns);

@@ -171,6 +171,25 @@ TEST(RecomputeSoftmax, KnowsAMaskThatLetsLaterKeysIn) {
   EXPECT_EQ(tried.front().form.shift, 1);
 }
 
+/// Sinks that were not dumped take a share of every row.
+TEST(RecomputeSoftmax, IsNotJudgedWhereAllRowsSumToLessThanOne) {
+  const auto less = [](std::int64_t first) {
+    return made(Part::softmax, {}, [first](Numbers& right) {
+      for (std::int64_t row = first; row < kTokens; ++row) {
+        for (std::int64_t c = 0; c < right.columns; ++c) right.at(row, c) *= 0.999;
+      }
+    });
+  };
+  const Case all = less(0);
+  Again sinks(*all.graph);
+  EXPECT_EQ(sinks.result(all.out), nullptr);
+  EXPECT_THAT(sinks.why_not(all.out), ::testing::HasSubstr("sum to less than 1"));
+  const Case some = less(2);
+  Again again(*some.graph);
+  ASSERT_NE(again.result(some.out), nullptr) << again.why_not(some.out);
+  EXPECT_LT(again.result(some.out)->share(), 1);
+}
+
 TEST(RecomputeSoftmax, BehindADumpedMask) {
   Case out;
   DumpGraph& g = *out.graph;
