@@ -136,6 +136,7 @@ void tell_faults(const Diagnosis& diagnosis, const Targets& targets, Story& stor
     story.cause = root.summary;
     story.certainty = report::certainty_text(root);
     story.fix = root.fix;
+    story.settings = report::settings_text(root);
     story.origin = targets.of(root.where, root.tensor);
   }
   const auto birth = std::find_if(diagnosis.faults.begin(), diagnosis.faults.end(), [](const Fault& fault) {

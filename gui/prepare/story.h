@@ -78,6 +78,7 @@ struct Story final : Prepared {
   std::string cause;      ///< one sentence; empty when there is none
   std::string certainty;  ///< of the cause: "proved: counted in the values, ..."
   std::string fix;
+  std::string settings;  ///< of servers, that avoid it
   std::string spread;
   std::string first_bad;  ///< tensor; empty when nothing is bad
   std::int64_t bad_tokens = 0;

@@ -71,6 +71,7 @@ class Teller {
       fact("Cause", story.cause);
       fact("Certainty", story.certainty);
       if (!story.fix.empty()) fact("Fix", story.fix);
+      if (!story.settings.empty()) fact("Avoid by", story.settings);
     }
     if (!story.first_bad.empty()) fact("First bad", story.first_bad);
     y_ += px(8);

@@ -238,7 +238,10 @@ void fill_faults(Survey& survey, std::vector<Finding>& findings, Diagnosis& diag
   for (std::size_t i = 0; i < findings.size(); ++i) {
     diagnosis.faults.push_back(findings[i].fault);
     diagnosis.faults.back().because = causes[i];
-    if (findings[i].fault.certainty == Certainty::possible) diagnosis.faults.back().fix.clear();
+    Fault& fault = diagnosis.faults.back();
+    if (fault.certainty == Certainty::possible) fault.fix.clear();
+    const Op* begins = survey.run().op(fault.ops.front());
+    if (!fault.fix.empty() && begins != nullptr) fault.settings = server_settings(fault.fault_class, begins->kind);
     if (!causes[i] && !diagnosis.root_cause) diagnosis.root_cause = i;
   }
   // A warm-up or a dummy batch may compute what it likes: at fault is what lets it reach a request.

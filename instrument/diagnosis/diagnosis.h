@@ -11,6 +11,7 @@
 #include "core/result.h"
 #include "core/run/run_view.h"
 #include "instrument/diagnosis/evidence.h"
+#include "instrument/diagnosis/server_settings.h"
 #include "instrument/recompute/known_model.h"
 
 namespace nanscope {
@@ -30,8 +31,9 @@ struct Fault {
   Where where;
   std::string tensor;  ///< as the producer wrote it, or its place
   std::vector<Evidence> evidence;
-  std::string summary;  ///< one sentence
-  std::string fix;      ///< one sentence; empty where the cause is only possible
+  std::string summary;                  ///< one sentence
+  std::string fix;                      ///< one sentence; empty where the cause is only possible
+  std::vector<ServerSetting> settings;  ///< of servers, that avoid it; none where the cause is only possible
   Certainty certainty = Certainty::possible;
   bool breaks = false;                 ///< NaN or Inf is born here or enters a request here
   std::optional<std::size_t> because;  ///< index in Diagnosis::faults of the fault that led to it; nothing: a root

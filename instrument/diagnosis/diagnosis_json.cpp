@@ -19,6 +19,9 @@ Json fault_json(const Fault& fault) {
   object["summary"] = fault.summary;
   object["certainty"] = name(fault.certainty);
   object["fix"] = fault.fix;
+  object["server_settings"] = Json::array();
+  for (const ServerSetting& one : fault.settings)
+    object["server_settings"].push_back(Json{{"server", one.server}, {"setting", one.setting}});
   return object;
 }
 

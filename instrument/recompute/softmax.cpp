@@ -88,17 +88,15 @@ void put_softmax(const SoftmaxRows& rows, const RowMask& mask, std::int64_t row,
   }
 }
 
-/// Whether in some head the probabilities of every row that was looked at sum to less than 1, by more than rounding: a
-/// learned sink takes the rest, or the sum is a wrong one.
+/// Whether in some head the probabilities of every row sum to less than 1, by more than rounding: a learned sink takes
+/// the rest, or the sum is a wrong one.
 bool sums_below_one(Values& values, const Tensor& out, std::int64_t heads) {
-  constexpr std::int64_t kMostRows = 16;
   const std::int64_t columns = out.channels / heads;
   // Each probability is rounded once, and the sum of n powers in f32 is off by n roundings at most.
   const double least = 1 - 1.01 * (stored_roundoff(values, out) + static_cast<double>(columns) * kF32);
   std::vector<char> below(static_cast<std::size_t>(heads), 1);
   std::int64_t rows = 0;
-  for (std::int64_t i = 0; i < std::min(kMostRows, out.tokens); ++i) {
-    const std::int64_t row = i * out.tokens / std::min(kMostRows, out.tokens);
+  for (std::int64_t row = 0; row < out.tokens && std::count(below.begin(), below.end(), 1) > 0; ++row) {
     if (!values.facts().live(out, row)) continue;
     const auto probabilities = values.run().row_values(out, row);
     if (!probabilities) continue;

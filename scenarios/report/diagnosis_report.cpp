@@ -50,6 +50,7 @@ std::string cause_text(const Diagnosis& diagnosis, const Terminal& terminal) {
   if (!cause.evidence.empty()) block += paragraph(kMargin, evidence_text(cause.evidence, terminal), terminal);
   block += paragraph("Certainty ", certainty_text(cause), terminal);
   if (!cause.fix.empty()) block += paragraph("Fix       ", printable(cause.fix, terminal), terminal);
+  if (!cause.settings.empty()) block += paragraph("Avoid by  ", settings_text(cause), terminal);
   return block;
 }
 
@@ -125,6 +126,12 @@ std::string checks_markdown(const Diagnosis& diagnosis) {
 }
 
 }  // namespace
+
+std::string settings_text(const Fault& fault) {
+  std::vector<std::string> each;
+  for (const ServerSetting& one : fault.settings) each.push_back(fmt::format("{} {}", one.server, one.setting));
+  return fmt::format("{}", fmt::join(each, ", "));
+}
 
 std::string certainty_text(const Fault& fault) {
   switch (fault.certainty) {
@@ -346,6 +353,7 @@ std::string diagnosis_markdown(const Diagnosis& diagnosis) {
     text += fmt::format("**{}** {}: {}\n\n**Certainty:** {}\n\n", cause.fault_class, markdown_cell(place_of(cause)),
                         markdown_cell(cause.summary), certainty_text(cause));
     if (!cause.fix.empty()) text += fmt::format("**Fix:** {}\n\n", markdown_cell(cause.fix));
+    if (!cause.settings.empty()) text += fmt::format("**Avoid by:** {}\n\n", markdown_cell(settings_text(cause)));
     text += "| evidence | |\n|---|---|\n";
     for (const Evidence& item : cause.evidence)
       text += fmt::format("| {} | {} |\n", markdown_cell(item.name), markdown_cell(to_string(item.value)));

@@ -46,5 +46,7 @@ std::string markdown_cell(std::string_view text);
 
 /// How certain the cause of a fault is, and what that means.
 std::string certainty_text(const Fault& fault);
+/// "vLLM --kv-cache-dtype auto, SGLang --kv-cache-dtype auto"; empty without settings.
+std::string settings_text(const Fault& fault);
 
 }  // namespace nanscope::report

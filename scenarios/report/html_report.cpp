@@ -94,6 +94,7 @@ std::string cause_html(const Diagnosis& diagnosis) {
     html += item_html("Cause", safe(fault.summary) + "<br>" + place_html(place_of(fault)));
     html += item_html("Certainty", certainty_text(fault));
     if (!fault.fix.empty()) html += item_html("Fix", safe(fault.fix));
+    if (!fault.settings.empty()) html += item_html("Avoid by", safe(settings_text(fault)));
   }
   html += item_html("Then", others_html(diagnosis, false)) + item_html("Also", others_html(diagnosis, true));
   if (!diagnosis.faults.empty()) {
