@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <array>
+
+#include "core/dump/tensor_name.h"
 #include "instrument/dump/producers/producer.h"
 
 namespace nanscope {
@@ -31,13 +35,29 @@ std::string debugged_name(std::string stem) {
   return stem;
 }
 
+/// Whether a key says which side of a module a tensor is, or what of it, and not of which module: "output", "input.1".
+bool is_side(std::string_view key) {
+  constexpr std::array<std::string_view, 8> kSides = {"input",   "inputs", "in",     "output",
+                                                      "outputs", "out",    "weight", "bias"};
+  const std::string_view word = key.substr(0, key.find_first_of("._0123456789"));
+  return std::find(kSides.begin(), kSides.end(), word) != kSides.end();
+}
+
+/// A file of each module, "model.layers.0.mlp.safetensors" with the keys "input" and "output", or of each layer,
+/// "layer_3.npz" with "q" and "k": what the keys leave open, the file's name says. Numbers behind a dash count files.
+bool belongs_to_name(const std::string& stem, const std::string& key) {
+  const TensorName joined = parse_tensor_name(stem + '.' + key);
+  if (is_side(key)) return joined.known && (joined.layer || parse_tensor_name(stem).known);
+  const bool path = key.find_first_of("./") != std::string::npos || stem.find('-') != std::string::npos;
+  return !path && joined.known && joined.layer && !parse_tensor_name(key).layer;
+}
+
 }  // namespace
 
 std::string plain_name(const DumpFile& file, const ContainedTensor& tensor) {
   const std::string folder = file.folder();
-  const std::string key = tensor.key.empty()     ? file.stem()
-                          : tensor.key == "data" ? debugged_name(file.stem())
-                                                 : tensor.key;
+  std::string key = tensor.key.empty() ? file.stem() : tensor.key == "data" ? debugged_name(file.stem()) : tensor.key;
+  if (!tensor.key.empty() && tensor.key != "data" && belongs_to_name(file.stem(), key)) key = file.stem() + '.' + key;
   return folder.empty() ? key : folder + '/' + key;
 }
 

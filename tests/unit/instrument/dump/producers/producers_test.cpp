@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "instrument/dump/open_dump.h"
+#include "instrument/dump/producers/producer.h"
 #include "tests/temporary_folder.h"
 #include "tests/unit/instrument/dump/diagnose_dump.h"
 
@@ -60,6 +61,24 @@ TEST(Producers, PytorchHooks) {
   EXPECT_EQ(dump->dump().unknown, 0U);
   EXPECT_EQ(find(*dump, "step_1/model.layers.0.mlp.down_proj.output").at.step, 1);
   EXPECT_EQ(cause(*dump), Cause("invalid-op", "step_0/model.layers.1.post_attention_layernorm.output"));
+}
+
+/// A file of each module, or of each layer: what the keys leave open, the file's name says.
+TEST(PlainNames, OfAFileOfEachModule) {
+  const auto name = [](const std::string& shown, const std::string& key) {
+    ContainedTensor tensor;
+    tensor.key = key;
+    return plain_name({.path = shown, .shown = shown, .state = {}}, tensor);
+  };
+  const std::string q_proj = "step_0/model.layers.0.self_attn.q_proj";
+  EXPECT_EQ(name(q_proj + ".safetensors", "output"), q_proj + ".output");
+  EXPECT_EQ(name(q_proj + ".safetensors", "input.1"), q_proj + ".input.1");
+  EXPECT_EQ(name("step_0/lm_head.npz", "output"), "step_0/lm_head.output");
+  EXPECT_EQ(name("layer_3.npz", "q"), "layer_3.q");
+  EXPECT_EQ(name("step_0/inputs.npz", "input_ids"), "step_0/input_ids");
+  EXPECT_EQ(name("step_3.npz", "q"), "q");
+  EXPECT_EQ(name("layer_3.npz", "model.norm.output"), "model.norm.output");
+  EXPECT_EQ(name("model-00001-of-00002.safetensors", "lm_head.weight"), "lm_head.weight");
 }
 
 /// Written by tests/golden/dumps/make_fp8_cache.py: transformers' own fp8 cache, whose scale a prompt set for good.
