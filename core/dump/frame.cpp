@@ -268,6 +268,34 @@ class Framer {
     while (first < length && !real(first)) ++first;
     for (std::int64_t k = 0; first < length && k < past; ++k) before += visible(first, k) ? 1 : 0;
     add_real(b, real, before);
+    split_packed([&](std::int64_t t, std::int64_t other) { return visible(t, past + other); });
+  }
+
+  /// Sequences that were packed into one: positions begin again at 0, and the mask hides all that stands before.
+  template <class Sees>
+  void split_packed(const Sees& sees) {
+    const auto positions = integers("positions");
+    const std::int64_t length = frame_length();
+    const auto count = positions ? static_cast<std::int64_t>(positions->size()) : 0;
+    if (frame_.spans.empty() || frame_.batch > 1 || count != length) return;
+    const auto at = [&](std::int64_t t) { return (*positions)[static_cast<std::size_t>(t)]; };
+    const auto apart = [&](std::int64_t t, std::int64_t from, std::int64_t end) {
+      for (std::int64_t row = t; row < end; ++row) {
+        for (std::int64_t other = from; other < t; ++other) {
+          if (sees(row, other)) return false;
+        }
+      }
+      return true;
+    };
+    for (std::int64_t t = 1; t < length; ++t) {
+      Span& last = frame_.spans.back();
+      const std::int64_t from = last.row;
+      const std::int64_t end = from + last.rows;
+      if (t <= from || t >= end || at(t) != 0 || at(t - 1) < 0 || !apart(t, from, end)) continue;
+      last.rows = t - from;
+      last.context = last.first_token + last.rows;
+      add(t, end - t, 0, end - t);
+    }
   }
 
   /// Spans of the real rows of a sequence of the batch.

@@ -198,6 +198,9 @@ std::int64_t key_columns(Values& values, const Op& op, const Step& step, const S
   const bool fixed = step.batch <= 1 && keys != nullptr && keys->known && mask != nullptr && mask->known &&
                      (keys->axis == Axis::keys || keys->axis == Axis::slots) && keys->tokens == mask->channels;
   if (fixed && mask->channels > columns) return mask->channels;
+  // Sequences that were packed into one share a mask of all its rows.
+  const bool packed = step.batch <= 1 && step.spans.size() > 1 && span.context == span.rows;
+  if (packed && mask != nullptr && mask->known && mask->channels == step.rows) return step.rows;
   const bool narrower = mask != nullptr && mask->known && mask->channels >= length && mask->channels > 1;
   return narrower ? std::min(columns, mask->channels) : columns;
 }

@@ -93,6 +93,22 @@ TEST(Frame, AnAdditiveMaskOfQueriesAndKeys) {
   EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("1+2@0/2"));
 }
 
+/// A training batch of two sequences in one row: positions begin again where the mask hides all that stands before.
+TEST(Frame, SequencesPackedIntoOne) {
+  const auto packed = [](bool apart) {
+    MemoryDump dump = activations({1, 5, 8});
+    std::vector<double> mask;
+    for (int row = 0; row < 5; ++row) {
+      for (int key = 0; key < 5; ++key) mask.push_back(key > row || (apart && row >= 2 && key < 2) ? -kInf : 0);
+    }
+    dump.add("attention_mask", "f32", {1, 1, 5, 5}, mask);
+    dump.add("position_ids", "i64", {1, 5}, {0, 1, 0, 1, 2});
+    return spans(frame_of_all(dump));
+  };
+  EXPECT_THAT(packed(true), ElementsAre("0+2@0/2", "2+3@0/3"));
+  EXPECT_THAT(packed(false), ElementsAre("0+5@0/5"));
+}
+
 TEST(Frame, FlattenedSequencesOfAServer) {
   MemoryDump dump = activations({7, 8});
   dump.add("query_start_loc", "i32", {4}, {0, 4, 5, 7});
