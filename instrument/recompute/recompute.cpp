@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 #include "core/run/mask.h"
@@ -73,6 +74,19 @@ bool casts_input(const Op& op) {
   return product != nullptr && product->input_format.has_value();
 }
 
+/// Whether roundings alone leave so many elements beyond their bounds, or one so far beyond, in more than one of 10^6
+/// cases: of a few dozen elements one in a thousand is less than one. A sum is beyond r times its bound with a chance
+/// of at most 2 e^(-8 r^2) (bounds.h, lambda = 4); of n sums k are with one of at most e^(-n D(k / n || p)) (Chernoff).
+bool left_by_rounding(const Recomputed& result) {
+  const double p = 2 * std::exp(-8.0);
+  const auto n = static_cast<double>(result.elements);
+  const double share = 1 - result.share();
+  const double rest = share < 1 ? (1 - share) * std::log((1 - share) / (1 - p)) : 0;
+  const double so_many = share > p ? -n * (share * std::log(share / p) + rest) : 0;
+  const double so_far = std::log(2 * n) - 8 * result.worst.ratio * result.worst.ratio;
+  return std::min(so_many, so_far) > kShownByChance * std::numbers::ln10;
+}
+
 }  // namespace
 
 bool deviates(const Recomputed& result) {
@@ -80,7 +94,7 @@ bool deviates(const Recomputed& result) {
   const std::int64_t off = result.elements - result.explained;
   if (!result.scattered.empty()) return true;
   if (off == 0) return false;
-  if (result.share() < kExplained) return true;
+  if (result.share() < kExplained) return !left_by_rounding(result);
   return result.worst.ratio > kFar && (off > 2 || result.worst.ratio > kFar * kFar);
 }
 

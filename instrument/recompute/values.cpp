@@ -30,6 +30,7 @@ Format Values::precision(const Tensor& tensor) {
   const std::int64_t rows =
       std::clamp<std::int64_t>(kSampled / std::max<std::int64_t>(1, tensor.channels), 1, tensor.tokens);
   Format narrowest = tensor.format;
+  bool few = false;
   const Fact<TensorData> data = run().read(tensor, 0, rows);
   for (const Format format : {Format::f16, Format::bf16}) {
     std::int64_t told = 0;
@@ -41,8 +42,11 @@ Format Values::precision(const Tensor& tensor) {
       holds = decode(format, encode(format, value, Overflow::saturate)) == value;
     }
     const bool of_model = told < kFewest && holds && activation_format(tensor.step) == format;
+    few = few || (told < kFewest && holds);
     if (holds && told >= (of_model ? kFewestOfModel : kFewest)) narrowest = format;
   }
+  // While the step's tensors vote on its format, what so few numbers say is not known yet.
+  if (few && voting_) return narrowest;
   return precisions_[tensor.id] = narrowest;
 }
 
@@ -50,6 +54,7 @@ Format Values::activation_format(StepId step) {
   const auto known = formats_.find(step);
   if (known != formats_.end()) return known->second;
   formats_[step] = Format::f32;  // for the tensors that vote
+  voting_ = true;
   std::map<Format, std::int64_t> votes;
   for (const Tensor& tensor : run().content(step).tensors) {
     const Op* op = run().maker(tensor);
@@ -58,6 +63,7 @@ Format Values::activation_format(StepId step) {
         (op->kind == OpKind::gemm || op->kind == OpKind::layer_norm || op->kind == OpKind::residual_add);
     if (counts && info(tensor.format).bits >= 16) votes[precision(tensor)] += tensor.count();
   }
+  voting_ = false;
   const auto most =
       std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return formats_[step] = most == votes.end() ? Format::f32 : most->first;

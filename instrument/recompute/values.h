@@ -174,6 +174,7 @@ class Values {
   std::size_t held_elements_ = 0;
   std::unordered_map<TensorId, bool> available_;
   std::unordered_map<StepId, Format> formats_;
+  bool voting_ = false;  ///< on the format of a step's activations
   std::unordered_map<TensorId, Format> precisions_;
   int depth_ = 0;
 };
