@@ -30,6 +30,52 @@ std::vector<std::int64_t> heads_to_try(Values& values, const Tensor& q, const Te
   return possible_heads(q.channels, k.heads > 1 ? k.width() : k.channels);
 }
 
+/// The first of these rows that is off, where all behind it are off as well: a window is as wide as the rows before it,
+/// each of which sees all keys. 0: there is none.
+std::int64_t window_shown(const Step& step, const Recomputed& judged) {
+  const bool begins = step.spans.size() == 1 && step.spans.front().first_token == 0;
+  if (!begins || judged.bad_rows.empty() || judged.rows != judged.rows_in_all) return 0;
+  const std::int64_t first = judged.bad_rows.front();
+  const bool to_the_end = static_cast<std::int64_t>(judged.bad_rows.size()) == judged.rows_in_all - first;
+  return to_the_end && step.spans.front().has(first) ? step.spans.front().position(first) : 0;
+}
+
+/// The window that gives what a row holds: in a short sequence of all that are narrower than what stands before it, in
+/// a long one of powers of two and their neighbours (Phi-3 has 2047).
+std::int64_t window_found(Values& values, const Op& op, const Tensor& out, OpForm form, std::int64_t context) {
+  constexpr std::int64_t kShort = 1024;  ///< tokens, for each of which the row is computed
+  const std::vector<std::int64_t> row = {out.tokens - 1};
+  const auto gives = [&](std::int64_t window) {
+    form.window = window;
+    const auto judged = values.recomputer().judge(op, out, form, row);
+    return judged && judged->elements > 0 && judged->explained == judged->elements;
+  };
+  for (std::int64_t window = 1; window < context; window = context <= kShort ? window + 1 : 2 * window) {
+    if (gives(window)) return window;
+    for (const std::int64_t other : {window - 1, window + 1}) {
+      if (context > kShort && window > 2 && other < context && gives(other)) return other;
+    }
+  }
+  return 0;
+}
+
+/// Forms behind a causal mask, where no mask was dumped, and where it does not come out over all keys: over a window.
+void add_windows(Values& values, const Op& op, const Tensor& out, const Step& step, std::vector<OpForm>& forms) {
+  if (!out.known || step.spans.size() != 1 || op.input("mask") != 0) return;
+  const std::size_t plain = forms.size();
+  for (std::size_t i = 0; i < plain; ++i) {
+    OpForm form = forms[i];
+    if (form.variant != kCausal) continue;
+    const auto sample = values.recomputer().judge(op, out, form, {}, 8);
+    if (!sample || sample->bad_rows.empty()) continue;
+    const auto all = step.spans.front().rows > 1 ? values.recomputer().judge(op, out, form) : std::nullopt;
+    form.window = all ? window_shown(step, *all) : window_found(values, op, out, form, step.spans.front().context);
+    if (form.window == 0) continue;
+    form.text += ", over a window of " + std::to_string(form.window) + " keys";
+    forms.push_back(std::move(form));
+  }
+}
+
 /// The same with capped scores.
 void add_capped(std::vector<OpForm>& forms) {
   const std::size_t plain = forms.size();
@@ -101,6 +147,7 @@ std::vector<OpForm> forms_attention(Values& values, const Op& op, const Tensor& 
   masks(chosen);
   const std::size_t plain = forms.size();
   add_capped(forms);
+  add_windows(values, op, out, *step, forms);
   add_own_keys(values, op, "k", forms);
   if (!cached_unseen(values, op, "k")) return forms;
   for (std::size_t i = 0; i < plain; ++i) {

@@ -57,8 +57,7 @@ void Recomputer::run(std::span<const StepId> steps) {
   for (const auto& [layer, comes_out] : right) {
     if (!comes_out) apart.insert(layer);
   }
-  if (apart.empty() || 2 * apart.size() > right.size() || options_.model.forms || options_.stop.stop_requested())
-    return;
+  if (apart.empty() || apart.size() == right.size() || options_.model.forms || options_.stop.stop_requested()) return;
   Recomputer other(facts_, values_.arithmetic(), options_);
   other.layers_apart_ = apart;
   other.run_once(steps);

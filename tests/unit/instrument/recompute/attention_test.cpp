@@ -19,6 +19,7 @@ struct How {
   double value_scale = 1;    ///< of the values that the last layer mixes
   bool keys_turned = false;  ///< the last layer's keys are rotated by a Hadamard matrix, its queries are not
   bool values_turned = false;
+  std::int64_t window = 0;  ///< keys that the tokens of all layers but the second see; 0: all
 };
 
 enum class Part { scores, softmax, mix, fused };
@@ -76,6 +77,9 @@ Case made(Part part, const How& how, const Change& change) {
       for (double& score : of_one.v) {
         score *= how.factor;
         if (how.cap > 0) score = how.cap * std::tanh(score / how.cap);
+      }
+      for (std::int64_t i = 0; how.window > 0 && layer != 1 && i < kTokens * kTokens; ++i) {
+        if (i / kTokens - i % kTokens >= how.window) of_one.at(i / kTokens, i % kTokens) = -INFINITY;
       }
       const Numbers chance = softmax_of(of_one, layer == 2 ? how.ahead : 0);
       Numbers own = product(chance, transposed(of_head(values, group)));
@@ -216,6 +220,54 @@ TEST(RecomputeSoftmax, BehindADumpedMask) {
 TEST(RecomputeMix, ProbabilitiesTimesValues) {
   expect_right(made(Part::mix, {}, unchanged), "", 512);
   expect_seen([](const Change& change) { return made(Part::mix, {}, change); }, 5, 30);
+}
+
+/// Gemma 2's layers: every other one has a window, and no mask was dumped that says so.
+TEST(RecomputeAttention, OverAWindowInSomeLayers) {
+  const Case some = made(Part::fused, {.window = 3}, unchanged);
+  Again again(*some.graph);
+  for (const Step& step : some.graph->steps()) {
+    for (const Op& op : some.graph->content(step.id).ops) {
+      if (op.kind != OpKind::attention) continue;
+      const Recomputed* found = again.result(op.outputs.front());
+      ASSERT_NE(found, nullptr);
+      EXPECT_EQ(found->share(), 1.0) << *op.layer;
+      EXPECT_EQ(found->form.window, op.layer == 1 ? 0 : 3) << *op.layer;
+    }
+  }
+}
+
+/// Two sequences that were packed into one, behind a mask of all their rows.
+TEST(RecomputeAttention, OfPackedSequencesBehindOneMask) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass({Span{0, 0, 0, 2, 0, 2}, Span{1, 0, 2, 4, 0, 4}}, kTokens);
+  const auto hidden = [](std::int64_t row, std::int64_t key) { return key > row || (row >= 2 && key < 2); };
+  const TensorId mask = g.op("mask", OpKind::parameter, {},
+                             {.role = "mask", .tokens = kTokens, .channels = kTokens, .fill = [=](auto row, auto key) {
+                                return hidden(row, key) ? -kInf : 0.0F;
+                              }});
+  const auto tensor = [&](const std::string& name, std::uint32_t seed) {
+    return g.op(name, OpKind::dumped, {}, {.tokens = kTokens, .channels = kHead, .fill = noise(seed, 2)});
+  };
+  const TensorId q = tensor("q_rope", 1);
+  const TensorId k = tensor("k_rope", 2);
+  const TensorId v = tensor("v_proj", 3);
+  Numbers scores = product(stored_numbers(g, q, kTokens, kHead), stored_numbers(g, k, kTokens, kHead));
+  for (std::int64_t i = 0; i < kTokens * kTokens; ++i) {
+    double& score = scores.at(i / kTokens, i % kTokens);
+    score = hidden(i / kTokens, i % kTokens) ? -INFINITY : score / std::sqrt(8.0);
+  }
+  out.right = product(softmax_of(scores, 0), transposed(stored_numbers(g, v, kTokens, kHead)));
+  MixAttributes heads;
+  heads.heads = 1;
+  out.out = g.op("attention", OpKind::attention, {{"q", q}, {"k", k}, {"v", v}, {"mask", mask}},
+                 {.tokens = kTokens, .channels = kHead, .fill = fill_of(out.right)}, heads);
+  Again again(g);
+  ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
+  EXPECT_EQ(again.result(out.out)->share(), 1.0);
+  EXPECT_EQ(again.result(out.out)->elements, kTokens * kHead);
+  EXPECT_THAT(again.result(out.out)->form.text, ::testing::HasSubstr("behind the dumped mask"));
 }
 
 /// Values of a cache of e4m3, rounded to the bf16 of the model as they are read back.
