@@ -5,6 +5,7 @@
 #include <string>
 
 #include "instrument/diagnosis/region.h"
+#include "instrument/recompute/beams.h"
 #include "instrument/recompute/formats.h"
 
 namespace nanscope {
@@ -12,15 +13,13 @@ namespace {
 
 constexpr int kMostTried = 64;  ///< outputs that alternatives are tried on
 
-/// Attention of a step whose rows nothing places: which keys of steps before it reads is not known. It is known where
-/// another layer's comes out as they are taken to stand.
+/// Attention of a step whose rows nothing places, or whose sequences may be beams: which keys of steps before it reads
+/// is not known. Where rows stand is known where another layer's comes out as they are taken to stand.
 bool unplaced(Facts& facts, const Recomputer& recomputer, const Op& op) {
-  const auto over_keys = [](OpKind kind) {
-    return kind == OpKind::rope || kind == OpKind::attention_scores || kind == OpKind::softmax ||
-           kind == OpKind::attention || kind == OpKind::kv_read || kind == OpKind::attention_mix;
-  };
   const Step* step = facts.run.step(op.step);
-  if (step == nullptr || step->placed || !over_keys(op.kind)) return false;
+  if (step == nullptr || !(over_keys(op.kind) || op.kind == OpKind::rope)) return false;
+  if (over_keys(op.kind) && may_be_beams(facts.run, *step)) return true;
+  if (step->placed) return false;
   return std::none_of(recomputer.results().begin(), recomputer.results().end(), [&](const Recomputed& one) {
     return one.step == op.step && facts.run.op(one.op)->kind == op.kind && !deviates(one);
   });

@@ -39,6 +39,13 @@ std::vector<OpForm> some_of(std::vector<OpForm> forms, const Keep& keep) {
 
 std::int64_t layer_of(const Op& op) { return op.layer.value_or(0); }
 
+/// The heads of the queries that attention is given: a rank of tensor parallelism has a part of the model's.
+std::int64_t heads_given(Values& values, const Op& op, const ModelConfig& model) {
+  const Tensor* q = values.run().input(op, "q");
+  const bool whole = q != nullptr && q->channels > 0 && q->channels % model.head_dim == 0;
+  return whole ? q->channels / model.head_dim : model.heads;
+}
+
 }  // namespace
 
 int activation_variant(kernels::ActivationKind kind) {
@@ -108,7 +115,7 @@ std::vector<OpForm> ModelForms::scores(Values& values, const Op& op, const Tenso
   form.text = "the model's scores";
   form.number = double{attention_scale(spec_.model, layer_of(op))};
   form.cap = spec_.model.attention_softcap;
-  form.heads = spec_.model.heads;
+  form.heads = heads_given(values, op, spec_.model);
   std::vector<OpForm> forms{form};
   add_own_keys(values, op, "k", forms);
   return forms;
@@ -129,7 +136,7 @@ std::vector<OpForm> ModelForms::attention(Values& values, const Op& op) const {
     form.text = rounded == kUnrounded ? "the model's attention" : "the model's attention, rounded on the way";
     form.variant = kCausal;
     form.window = window(op);
-    form.heads = spec_.model.heads;
+    form.heads = heads_given(values, op, spec_.model);
     form.number = double{attention_scale(spec_.model, layer_of(op))};
     form.cap = spec_.model.attention_softcap;
     form.rounded = rounded;

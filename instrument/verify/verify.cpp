@@ -11,6 +11,7 @@
 
 #include "instrument/diagnosis/births.h"
 #include "instrument/diagnosis/detectors/detector.h"
+#include "instrument/recompute/beams.h"
 #include "instrument/verify/explain.h"
 #include "instrument/verify/tables.h"
 #include "instrument/verify/weights.h"
@@ -288,6 +289,10 @@ class Verifier::Impl {
     one.bad_rows = live_rows(facts_, out, judged->bad_rows);
     one.not_finite = live_rows(facts_, out, judged->not_finite);
     one.off = (deviates(*judged) && !one.bad_rows.empty()) || !one.not_finite.empty();
+    if (one.off && one.not_finite.empty() && over_keys(op.kind) && may_be_beams(run_, step)) {
+      skip({name, std::string(kMayBeBeams), op.name, out.role, out.count()});
+      return;
+    }
     if (one.off && !one.bad_rows.empty() && explained_++ < kMostExplained)
       one.explanations = explain(recomputer_, model_, *judged);
     if (one.off) say_weight_in_memory(op, one);

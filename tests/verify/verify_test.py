@@ -6,6 +6,7 @@ which versions it was made. Needs nothing but Python.
 
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -51,14 +52,42 @@ def golden(name, *more):
     return verify(os.path.join(GOLDEN, name, "dump"), model_of(name), *more)
 
 
-def fused(source, target):
-    """A step's tensors with QKV and gate and up fused, as vLLM has them: rows side by side."""
+def read_tensors(source):
     with open(source, "rb") as file:
         size, = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(size))
         data = file.read()
     header.pop("__metadata__", None)
-    tensors = {name: (one["dtype"], one["shape"], data[slice(*one["data_offsets"])]) for name, one in header.items()}
+    return {name: (one["dtype"], one["shape"], data[slice(*one["data_offsets"])]) for name, one in header.items()}
+
+
+def write_tensors(tensors, target):
+    header, at = {}, 0
+    for name, (dtype, shape, bytes_) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(bytes_)]}
+        at += len(bytes_)
+    text = json.dumps(header).encode()
+    os.makedirs(os.path.dirname(target))
+    with open(target, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(bytes_ for _, _, bytes_ in tensors.values()))
+
+
+def of_first_rank(source, target):
+    """A step's tensors as the first of two ranks of tensor parallelism has them: half of the heads, the sums whole.
+
+    Without probabilities, as fused kernels leave it."""
+    tensors = read_tensors(source)
+    for name, (dtype, shape, data) in tensors.items():
+        if re.search(r"self_attn\.([qkv]_proj\.output|o_proj\.input)$", name):
+            rows, width = shape[1], len(data) // shape[1]
+            half = b"".join(data[row * width:row * width + width // 2] for row in range(rows))
+            tensors[name] = (dtype, [1, rows, shape[2] // 2], half)
+    write_tensors({name: one for name, one in tensors.items() if not name.endswith("self_attn.output.1")}, target)
+
+
+def fused(source, target):
+    """A step's tensors with QKV and gate and up fused, as vLLM has them: rows side by side."""
+    tensors = read_tensors(source)
     for whole, parts in (("self_attn.qkv_proj", ("q_proj", "k_proj", "v_proj")), ("mlp.gate_up_proj", ("gate_proj", "up_proj"))):
         module = whole.split(".")[0]
         for layer in range(2):
@@ -71,14 +100,7 @@ def fused(source, target):
             width = sum(shape[2] for _, shape, _ in found)
             tensors[f"{before}{whole}.output"] = (found[0][0], [1, rows, width], b"".join(lines))
             tensors[f"{before}{whole}.input"] = inputs[0]
-    header, at = {}, 0
-    for name, (dtype, shape, bytes_) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(bytes_)]}
-        at += len(bytes_)
-    text = json.dumps(header).encode()
-    os.makedirs(os.path.dirname(target))
-    with open(target, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + b"".join(bytes_ for _, _, bytes_ in tensors.values()))
+    write_tensors(tensors, target)
 
 
 def diagnose(dump, *more):
@@ -235,6 +257,16 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(healthy.returncode, 0)
         checked = {one["op"] for one in json.loads(healthy.stdout)["outputs"]}
         self.assertLess({"qkv_proj", "gate_up_proj", "softmax", "down_proj"}, checked)
+
+    def test_a_rank_has_a_part_of_the_heads(self):
+        source = os.path.join(GOLDEN, "healthy-gemma2-f32")
+        with tempfile.TemporaryDirectory() as folder:
+            for step in sorted(os.listdir(os.path.join(source, "dump"))):
+                of_first_rank(os.path.join(source, "dump", step, "tensors.safetensors"),
+                              os.path.join(folder, "dump", step, "tensors.safetensors"))
+            said = json.loads(verify(os.path.join(folder, "dump"), model_of("healthy-gemma2-f32"), "--json").stdout)
+        self.assertEqual([one["name"] for one in said["outputs"] if one["off"]], [])
+        self.assertIn("attention", {one["op"] for one in said["outputs"]})
 
     def test_ids_of_a_text(self):
         # A tokenizer of one token a byte, in GPT-2's alphabet: what is not printed is shifted beyond 255.
