@@ -51,11 +51,24 @@ Finding finding_of(Survey& survey, const Tensor& positions, const Span& span, st
   return finding;
 }
 
+/// How many tokens a mask of ones shows of a sequence of the batch, its own of this step included; nothing where the
+/// dumped mask is no such one.
+std::optional<std::int64_t> tokens_shown(RunView& run, const Step& step, const Span& span) {
+  const Tensor* of = nullptr;
+  const auto mask = integers_of(run, step, "mask", &of);
+  const std::int64_t length = step.rows / std::max<std::int64_t>(1, step.batch);
+  if (!mask || of->tokens != step.batch || length <= 0 || of->channels < length) return std::nullopt;
+  if (!std::all_of(mask->begin(), mask->end(), [](std::int64_t one) { return one == 0 || one == 1; }))
+    return std::nullopt;
+  const auto row = mask->begin() + span.row / length * of->channels;
+  return std::count(row, row + of->channels, std::int64_t{1});
+}
+
 }  // namespace
 
-/// Positions that contradict the length of the cache in the same step, or that leave some out between two chunks of a
-/// prompt in consecutive steps. A sequence that begins behind position 0, or goes back, may share a prefix or compute
-/// tokens again, and is no fault.
+/// Positions that contradict the length of the cache in the same step, or the tokens that its mask shows where those of
+/// the step before did not, or that leave some out between two chunks of a prompt in consecutive steps. A sequence that
+/// begins behind position 0, or goes back, may share a prefix or compute tokens again, and is no fault.
 Findings detect_position_jump(Survey& survey) {
   Findings out;
   RunView& run = survey.run();
@@ -84,6 +97,16 @@ Findings detect_position_jump(Survey& survey) {
         out.found.push_back(finding_of(survey, *of, span, *first, known->second.second, "the chunk before it"));
         out.found.back().rank = Rank::counted;
         out.found.back().fault.certainty = Certainty::shown;
+      } else if (known != stands.end() && *first > known->second.second &&
+                 tokens_shown(run, step, span) == known->second.second + span.rows) {
+        out.found.push_back(
+            finding_of(survey, *of, span, *first, known->second.second, "its mask and the step before it"));
+        out.found.back().rank = Rank::counted;
+        out.found.back().fault.certainty = Certainty::proved;
+        out.found.back().fault.fix =
+            "compute the positions of each sequence from its row of the attention mask: padding counts in the length "
+            "of "
+            "the cache, and not in positions";
       }
       stands[{span.request, step.rank}] = {&step, *first + span.rows};
     }

@@ -59,6 +59,34 @@ TEST(PositionJump, AContradictionToTheCacheIsNamed) {
   EXPECT_THAT(found.faults[0].summary, HasSubstr("past_length"));
 }
 
+/// Two prompts of 2 and 4 tokens, the first behind two of padding, and two tokens more: `decoded` is where the first
+/// prompt's next token stands.
+Diagnosis padded(double prompt, double decoded) {
+  MemoryDump dump;
+  dump.add("step_0/attention_mask", "i64", {2, 4}, {0, 0, 1, 1, 1, 1, 1, 1});
+  dump.add("step_0/position_ids", "i64", {2, 4}, {prompt - 2, prompt - 1, prompt, prompt + 1, 0, 1, 2, 3});
+  dump.add("step_0/model.layers.0.input_layernorm.output", "f32", {2, 4, 8});
+  dump.add("step_1/attention_mask", "i64", {2, 5}, {0, 0, 1, 1, 1, 1, 1, 1, 1, 1});
+  dump.add("step_1/position_ids", "i64", {2, 1}, {decoded, 4});
+  dump.add("step_1/model.layers.0.input_layernorm.output", "f32", {2, 1, 8});
+  const auto run = dump.run();
+  KernelArithmetic arithmetic;
+  auto made = diagnose(*run, arithmetic, {});
+  return made ? std::move(*made) : Diagnosis{};
+}
+
+/// A server that takes the length of the cache for the position, behind a prompt whose padding counts as nothing
+/// (unsloth #3699).
+TEST(PositionJump, ADecodeStepThatCountsThePaddingIsNamed) {
+  const Diagnosis found = padded(2, 4);
+  EXPECT_THAT(classes(found), ElementsAre());
+  const Diagnosis jumps = padded(0, 4);
+  ASSERT_THAT(classes(jumps), ElementsAre("position-jump"));
+  EXPECT_THAT(jumps.faults[0].summary, HasSubstr("begins at position 4, where its sequence stands at 2 by its mask"));
+  EXPECT_THAT(jumps.faults[0].fix, HasSubstr("attention mask"));
+  EXPECT_THAT(classes(padded(0, 2)), ElementsAre());
+}
+
 /// A prefix may lie in the cache, and tokens may be computed again.
 TEST(PositionJump, WhatBeginsLaterOrGoesBackIsHealthy) {
   EXPECT_THAT(classes(chunks({{32}})), ElementsAre());
