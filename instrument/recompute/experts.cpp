@@ -11,6 +11,7 @@
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
+#include "instrument/recompute/routing.h"
 
 namespace nanscope {
 namespace {
@@ -168,7 +169,9 @@ class Mixture {
     outputs_ = inputs_of(run_, op_, "expert");
     logits_ = run_.input(op_, "logits");
     width_ = out_.channels;
-    if (ids_ == nullptr || !ids_->known || run_.input(op_, "weights") == nullptr) {
+    const bool dumped = ids_ != nullptr && ids_->known && run_.input(op_, "weights") != nullptr;
+    by_logits_ = !dumped && logits_ != nullptr && logits_->known && form_.top > 0 && form_.top <= logits_->channels;
+    if (!dumped && !by_logits_) {
       why = "which experts are chosen was not dumped";
       return false;
     }
@@ -184,6 +187,7 @@ class Mixture {
   }
 
   bool shares_of(std::int64_t first, std::int64_t count, std::string& why) {
+    if (by_logits_) return shares_by_logits(first, count, why);
     Block weights;
     Block ids;
     if (!input_rows(values_, op_, "weights", out_, first, count, weights, why) ||
@@ -213,6 +217,28 @@ class Mixture {
     return true;
   }
 
+  /// The same where the choice was not dumped: a row whose logits leave it open has no shares.
+  bool shares_by_logits(std::int64_t first, std::int64_t count, std::string& why) {
+    Block logits;
+    if (!input_rows(values_, op_, "logits", out_, first, count, logits, why)) return false;
+    shares_.assign(static_cast<std::size_t>(count), {});
+    for (std::int64_t t = 0; t < count; ++t) {
+      const std::vector<double> scores = scores_of(logits.row(t), experts_, form_.routed);
+      const auto chosen = chosen_by(scores, form_.top, 64 * kF32);
+      if (!chosen) continue;
+      const bool normed = (form_.routed & kNormed) != 0 && mixing(form_) != kNotNormalised;
+      double sum = 0;
+      for (const std::size_t expert : *chosen) sum += scores[expert];
+      for (const std::size_t expert : *chosen) {
+        const bool left_out = mixing(form_) == kLeftOut && static_cast<std::int64_t>(expert) == form_.heads;
+        if (left_out) continue;
+        shares_[static_cast<std::size_t>(t)].push_back(
+            {static_cast<std::int64_t>(expert), scores[expert] / (normed ? sum : 1)});
+      }
+    }
+    return true;
+  }
+
   std::int64_t experts() const { return experts_; }
   const std::vector<std::vector<Share>>& shares() const { return shares_; }
 
@@ -232,6 +258,10 @@ class Mixture {
     }
     const double u = stored_roundoff(values_, out_);
     for (std::size_t i = 0; i < sums.size(); ++i) {
+      if (by_logits_ && shares_[i / static_cast<std::size_t>(width_)].empty()) {
+        into.bound[i] = -1;
+        continue;
+      }
       into.value[i] = static_cast<float>(sums[i]);
       into.bound[i] = static_cast<float>(bounds[i] + 1.01 * u * std::abs(sums[i]) + least_error(out_.format));
     }
@@ -410,6 +440,7 @@ class Mixture {
   const OpForm& form_;
   const Tensor* ids_ = nullptr;
   const Tensor* logits_ = nullptr;
+  bool by_logits_ = false;              ///< the choice was not dumped
   std::vector<const Tensor*> outputs_;  ///< of all experts; empty: made of weights
   Matrices gate_{{}, 0, 0, false};      ///< with up, where they are fused
   Matrices up_{{}, 0, 0, false};

@@ -6,6 +6,7 @@
 
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
+#include "instrument/recompute/routing.h"
 
 namespace nanscope {
 namespace {
@@ -25,14 +26,6 @@ std::vector<std::size_t> ranked(const std::vector<double>& values) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
   return order;
-}
-
-std::vector<double> scores_of(const float* logits, std::int64_t experts, int variant) {
-  std::vector<double> scores(logits, logits + experts);
-  if ((variant & kAsGiven) != 0) return scores;
-  if ((variant & kSigmoid) == 0) return softmax(logits, experts);
-  for (double& one : scores) one = 1 / (1 + std::exp(-one));
-  return scores;
 }
 
 /// The experts that were chosen, where they were dumped.
@@ -64,7 +57,16 @@ std::optional<std::vector<std::size_t>> dumped_choice(RunView& run, const Tensor
   return chosen;
 }
 
-/// The first `top` by rank. Nothing where the last of them and the next are as good as equal: either may be chosen.
+}  // namespace
+
+std::vector<double> scores_of(const float* logits, std::int64_t experts, int variant) {
+  std::vector<double> scores(logits, logits + experts);
+  if ((variant & kAsGiven) != 0) return scores;
+  if ((variant & kSigmoid) == 0) return softmax(logits, experts);
+  for (double& one : scores) one = 1 / (1 + std::exp(-one));
+  return scores;
+}
+
 std::optional<std::vector<std::size_t>> chosen_by(const std::vector<double>& ranks, std::int64_t top, double rounding) {
   std::vector<std::size_t> order = ranked(ranks);
   const auto chosen = static_cast<std::size_t>(top);
@@ -75,8 +77,6 @@ std::optional<std::vector<std::size_t>> chosen_by(const std::vector<double>& ran
   order.resize(chosen);
   return order;
 }
-
-}  // namespace
 
 std::vector<OpForm> forms_route(Values& values, const Op& op, const Tensor& out) {
   if (out.role == "router_ids" || out.role == "router_scores") return no_forms(values, op, out);

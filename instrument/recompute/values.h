@@ -53,10 +53,12 @@ struct OpForm {
   bool hadamard_of_values = false;  ///< of attention in one: it is the values that do
   bool rounded_scales = false;      ///< of a decoded weight, the one whose scales were rounded when they were loaded
   bool without_sinks = false;       ///< a softmax goes over the keys alone
-  bool own_keys = false;            ///< a first step attends to its keys and values before they were stored
-  bool turned = false;              ///< a weight is read the other way round than its shape or name says
-  std::optional<Format> x_as = {};  ///< what a product reads went through this format, with a scale a tensor
-  std::optional<Format> weight_as = {};           ///< the same of its weight
+  std::int64_t top = 0;   ///< experts of a token, chosen by its logits where the choice was not dumped; 0: not known
+  int routed = 0;         ///< what becomes of those logits: bits of Routing
+  bool own_keys = false;  ///< a first step attends to its keys and values before they were stored
+  bool turned = false;    ///< a weight is read the other way round than its shape or name says
+  std::optional<Format> x_as = {};       ///< what a product reads went through this format, with a scale a tensor
+  std::optional<Format> weight_as = {};  ///< the same of its weight
   std::shared_ptr<const RopeAngles> angles = {};  ///< instead of a base
   bool fault = false;                             ///< no healthy op does it like this
   bool only_whole = false;  ///< so wide that it counts where it explains everything, and not at all elsewhere
@@ -68,7 +70,8 @@ struct OpForm {
            rounded == other_form.rounded && window == other_form.window && ids_off == other_form.ids_off &&
            tiled == other_form.tiled && rounded_scales == other_form.rounded_scales &&
            without_sinks == other_form.without_sinks && own_keys == other_form.own_keys &&
-           turned == other_form.turned && rotated == other_form.rotated && hadamard == other_form.hadamard &&
+           turned == other_form.turned && top == other_form.top && routed == other_form.routed &&
+           rotated == other_form.rotated && hadamard == other_form.hadamard &&
            hadamard_of_values == other_form.hadamard_of_values && x_as == other_form.x_as &&
            weight_as == other_form.weight_as &&
            (angles == other_form.angles ||

@@ -192,6 +192,17 @@ std::vector<OpForm> ModelForms::clamped(std::vector<OpForm> forms) const {
   return forms;
 }
 
+/// With what chooses the experts, should the dump not say which. A bias of the router may be in no dump either.
+std::vector<OpForm> ModelForms::routed(std::vector<OpForm> forms) const {
+  if (spec_.moe.bias) return forms;
+  for (OpForm& form : forms) {
+    form.top = spec_.model.experts_per_token;
+    form.routed =
+        (spec_.moe.score == kernels::RouterScore::sigmoid ? kSigmoid : 0) | (spec_.moe.normalise ? kNormed : 0);
+  }
+  return forms;
+}
+
 bool ModelForms::decides(OpKind kind) {
   switch (kind) {
     case OpKind::layer_norm:
@@ -236,10 +247,10 @@ std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& o
       }));
     }
     case OpKind::expert_mix:
-      return clamped(some_of(healthy(), [&](const OpForm& form) {
+      return routed(clamped(some_of(healthy(), [&](const OpForm& form) {
         return op.input("expert_down") == 0 ||
                (form.variant == activation && form.shift == halves(op, "expert_gate_up"));
-      }));
+      })));
     case OpKind::route: {
       const bool sigmoid = spec_.moe.score == kernels::RouterScore::sigmoid;
       return some_of(healthy(), [&](const OpForm& form) {

@@ -40,6 +40,7 @@ class ModelForms {
   int halves(const Op& op, std::string_view fused) const;
   /// With what the model holds gate and up to.
   std::vector<OpForm> clamped(std::vector<OpForm> forms) const;
+  std::vector<OpForm> routed(std::vector<OpForm> forms) const;
 
   ModelSpec spec_;
 };

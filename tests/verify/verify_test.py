@@ -268,6 +268,24 @@ class Verdicts(unittest.TestCase):
         self.assertEqual([one["name"] for one in said["outputs"] if one["off"]], [])
         self.assertIn("attention", {one["op"] for one in said["outputs"]})
 
+    def test_experts_that_the_logits_choose(self):
+        # What a server dumps that routes inside of its kernel: the logits, and what comes out.
+        said = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("healthy-mixtral-bf16", "fault-experts-swapped"):
+                for step in sorted(os.listdir(os.path.join(GOLDEN, name, "dump"))):
+                    tensors = read_tensors(os.path.join(GOLDEN, name, "dump", step, "tensors.safetensors"))
+                    chosen = re.compile(r"mlp\.(gate\.output|experts\.input)\.[12]$")
+                    write_tensors({key: one for key, one in tensors.items() if not chosen.search(key)},
+                                  os.path.join(folder, name, step, "tensors.safetensors"))
+                said[name] = json.loads(verify(os.path.join(folder, name), model_of(name), "--json").stdout)
+        experts = [one for one in said["healthy-mixtral-bf16"]["outputs"] if one["op"] == "experts"]
+        self.assertTrue(experts)
+        self.assertEqual([one["name"] for one in experts if one["off"]], [])
+        first = said["fault-experts-swapped"]["first"]
+        self.assertEqual(first["op"], "experts")
+        self.assertEqual(first["explanations"][0]["alternative"], "experts")
+
     def test_ids_of_a_text(self):
         # A tokenizer of one token a byte, in GPT-2's alphabet: what is not printed is shifted beyond 255.
         printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
