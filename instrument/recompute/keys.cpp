@@ -371,23 +371,6 @@ bool has_mask(Values& values, const Op& op, std::int64_t columns) {
          mask->count() <= RunView::kMostValues;
 }
 
-namespace {
-
-/// Whether the ones of a mask of queries and keys hide, as MPT's do: each query sees its own key, and its own column is
-/// 0 in every row.
-bool hides_by_ones(std::span<const float> mask, std::int64_t rows, std::int64_t width) {
-  if (rows > width) return false;
-  bool any = false;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const auto line = mask.subspan(static_cast<std::size_t>(row * width), static_cast<std::size_t>(width));
-    if (line[static_cast<std::size_t>(width - rows + row)] != 0) return false;
-    any = any || std::any_of(line.begin(), line.end(), [](float one) { return one != 0; });
-  }
-  return any;
-}
-
-}  // namespace
-
 std::optional<RowMask> row_mask(Values& values, const Op& op, const Step& step, const Span& span, std::int64_t row,
                                 const std::vector<std::int64_t>& positions, const OpForm& form) {
   const auto columns = static_cast<std::int64_t>(positions.size());
@@ -424,7 +407,7 @@ std::optional<RowMask> row_mask(Values& values, const Op& op, const Step& step, 
     return std::nullopt;
   const float* line = all->data() + at * width + (width - columns);
   const bool binary = mask->format == Format::i32 || mask->format == Format::int8;
-  const bool ones_hide = binary && rows == length && hides_by_ones(*all, rows, width);
+  const bool ones_hide = binary && rows % length == 0 && values.ones_hide(*mask, length);
   for (std::int64_t column = 0; column < columns; ++column) {
     const auto i = static_cast<std::size_t>(column);
     const bool hidden = binary ? (line[column] == 0) != ones_hide : hidden_by_mask(double{line[column]});

@@ -50,6 +50,24 @@ Format Values::precision(const Tensor& tensor) {
   return precisions_[tensor.id] = narrowest;
 }
 
+bool Values::ones_hide(const Tensor& mask, std::int64_t length) {
+  const auto known = ones_hide_.find(mask.id);
+  if (known != ones_hide_.end()) return known->second;
+  const auto all = run().values(mask);
+  const std::int64_t width = mask.channels;
+  const std::int64_t rows = width > 0 ? mask.count() / width : 0;
+  bool hide = false;
+  const bool fits = all && length > 0 && length <= width;
+  for (std::int64_t row = 0; fits && row < rows; ++row) {
+    const auto line = all->begin() + row * width;
+    const std::int64_t ones = std::count_if(line, line + width, [](float one) { return one != 0; });
+    const bool sees_itself = line[width - length + row % length] == 0;
+    if (!sees_itself && ones < width) return ones_hide_[mask.id] = false;
+    hide = hide || (sees_itself && ones > 0);
+  }
+  return ones_hide_[mask.id] = hide;
+}
+
 Format Values::activation_format(StepId step) {
   const auto known = formats_.find(step);
   if (known != formats_.end()) return known->second;

@@ -153,6 +153,9 @@ class Values {
   bool available(const Tensor& tensor, int depth = 0);
   /// The narrowest format that holds what a tensor holds: numbers of bf16 are often dumped as f32.
   Format precision(const Tensor& tensor);
+  /// Whether the ones of a mask of zeros and ones hide, as MPT's do. Its rows are the queries of sequences of `length`
+  /// tokens, its last columns their keys: each query sees its own key, and one of padding may see none.
+  bool ones_hide(const Tensor& mask, std::int64_t length);
   /// The format that activations of a step have, mostly: what was not dumped is taken to be rounded to it.
   Format activation_format(StepId step);
 
@@ -179,6 +182,7 @@ class Values {
   std::unordered_map<StepId, Format> formats_;
   bool voting_ = false;  ///< on the format of a step's activations
   std::unordered_map<TensorId, Format> precisions_;
+  std::unordered_map<TensorId, bool> ones_hide_;
   int depth_ = 0;
 };
 

@@ -104,9 +104,8 @@ Findings detect_position_jump(Survey& survey) {
         out.found.back().rank = Rank::counted;
         out.found.back().fault.certainty = Certainty::proved;
         out.found.back().fault.fix =
-            "compute the positions of each sequence from its row of the attention mask: padding counts in the length "
-            "of "
-            "the cache, and not in positions";
+            "compute each sequence's positions from its row of the attention mask: padding is part of the cache's "
+            "length, and of no position";
       }
       stands[{span.request, step.rank}] = {&step, *first + span.rows};
     }

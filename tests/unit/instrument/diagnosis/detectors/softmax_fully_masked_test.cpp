@@ -169,5 +169,34 @@ TEST(SoftmaxFullyMasked, EveryRowOfAPassIsNotExcludedWhereTheyDoNot) {
   EXPECT_EQ(testing::check(found, "softmax-fully-masked").state, Checked::not_looked_at);
 }
 
+/// Two sequences of four tokens, the second with one of left padding. The ones of their mask hide, as MPT's do, or
+/// show.
+Diagnosis of_a_batch(bool ones_hide) {
+  DumpGraph g;
+  g.pass({Span{0, 0, 0, 4, 0, 4}, Span{1, 0, 5, 3, 0, 3}}, 8, 2);
+  const auto hidden = [](std::int64_t row, std::int64_t key) { return key > row % 4 || (row >= 4 && key == 0); };
+  const TensorId mask = g.op("mask", OpKind::parameter, {},
+                             {.role = "mask",
+                              .tokens = 8,
+                              .fill = [=](auto row, auto key) { return hidden(row, key) == ones_hide ? 1.0F : 0.0F; },
+                              .format = Format::i32});
+  g.op("softmax", OpKind::softmax, {{"mask", mask}},
+       {.role = "probs",
+        .tokens = 8,
+        .fill =
+            [=](auto row, auto key) {
+              if (row == 4) return 0.25F;
+              const std::int64_t seen = row < 4 ? row + 1 : row - 4;
+              return hidden(row, key) ? 0.0F : 1.0F / static_cast<float>(seen);
+            },
+        .heads = 1});
+  return diagnosis_of(g, false);
+}
+
+TEST(SoftmaxFullyMasked, AMaskWhoseOnesHideIsReadSoInABatch) {
+  EXPECT_NE(root_of(of_a_batch(false)), "softmax-fully-masked");
+  EXPECT_NE(root_of(of_a_batch(true)), "softmax-fully-masked");
+}
+
 }  // namespace
 }  // namespace nanscope
