@@ -1,6 +1,7 @@
 #include "core/dump/dump_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -33,7 +34,13 @@ void convert(const DumpTensor& tensor, std::span<const std::byte> bytes, std::in
     std::memcpy(into, &narrow, sizeof(narrow));
   } else if (format == Format::f32) {
     const Result<std::vector<float>> value = decode_values(*tensor.dtype, bytes, at, 1);
-    const float number = value ? value->front() : 0.0F;
+    float number = value ? value->front() : 0.0F;
+    if (tensor.dtype->bits == 64 && std::isinf(number)) {
+      double stored = 0;
+      std::memcpy(&stored, bytes.data() + at * sizeof(stored), sizeof(stored));
+      // As its health has it: a finite f64 beyond f32 is finite still.
+      if (std::isfinite(stored)) number = std::copysign(std::numeric_limits<float>::max(), number);
+    }
     std::memcpy(into, &number, sizeof(number));
   } else {
     *into = static_cast<std::byte>(stored_code(*tensor.dtype, bytes, at));

@@ -115,6 +115,7 @@ class Framer {
         from_attention(votes);
       }
     }
+    if (votes.empty()) from_calls(votes);
     if (votes.empty()) return;
     const auto most =
         std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -125,6 +126,16 @@ class Framer {
     const bool batched = tokens != nullptr && tokens->shape.size() == 2 && tokens->shape[0] > 1;
     if (frame_.batch == 1 && batched && tokens->count() == frame_.rows) frame_.batch = tokens->shape[0];
     if (frame_.batch == 1) batch_by_scores();
+  }
+
+  /// Of a log of calls, whose names say what ran and not where: what most of them gave, as (batch, rows, channels).
+  void from_calls(std::map<std::pair<std::int64_t, std::int64_t>, std::size_t>& votes) const {
+    for (const DumpTensor* tensor : pass_) {
+      const auto& shape = tensor->shape;
+      const bool gave = tensor->at.known && tensor->at.port == Port::output && tensor->at.role == "out";
+      if (!gave || shape.size() != 3 || tensor->count() == 0 || !plausible(tensor)) continue;
+      if (tensor->dtype->kind == DtypeKind::real) ++votes[{shape[0], shape[0] * shape[1]}];
+    }
   }
 
   /// Rows that lie flat and attend in sequences of one length: (batch, heads, queries, keys).

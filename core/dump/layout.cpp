@@ -163,6 +163,8 @@ bool Layout::plain() const {
   return heads_beside && rows_behind && offset == 0;
 }
 
+Layout matrix_of(const DumpTensor& tensor) { return matrix(tensor.shape, Axis::none); }
+
 Layout layout_of(const DumpTensor& tensor, const Frame& frame, const Geometry& geometry, int half) {
   const std::string& role = tensor.at.role;
   const Form form = tensor.at.form;

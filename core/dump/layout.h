@@ -19,7 +19,8 @@ struct Geometry {
   std::int64_t kv_heads = 0;
   std::int64_t width = 0;  ///< of a head
   /// Tensors, by op and role, that put heads before rows wherever their extents tell the two apart.
-  std::set<std::pair<std::string, std::string>> heads_first;
+  std::set<std::pair<std::string, std::string>> heads_first = {};
+  std::int64_t layers = 0;  ///< of the model
 };
 
 /// Element (row, head, channel of the head) lies at offset + row / inner * outer_stride + row % inner * inner_stride +
@@ -45,6 +46,9 @@ struct Layout {
 
 /// Of a tensor in its pass. `half` chooses K (0) or V (1) of a cache that holds both.
 Layout layout_of(const DumpTensor& tensor, const Frame& frame, const Geometry& geometry, int half = 0);
+
+/// Its last dimension by all others, of no rows of the pass.
+Layout matrix_of(const DumpTensor& tensor);
 
 /// Heads and their width, from the shapes of all tensors of one tower and, where a layer is given, of that layer.
 Geometry geometry_of(std::span<const DumpTensor* const> tensors);

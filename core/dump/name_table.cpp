@@ -247,7 +247,7 @@ constexpr std::pair<std::string_view, std::string_view> kHooks[] = {
     {"hook_pattern", "probs"},
     {"hook_z", "attn_out"},
     {"hook_pre", "up_proj.output"},
-    {"hook_pre_linear", "gate_proj.output"},
+    {"hook_pre_linear", "up_proj.output"},
     {"hook_post", "act.output"},
 };
 

@@ -252,7 +252,9 @@ void PassBuilder::store(TensorId k, TensorId v) {
     Tensor described = describe(index, role, half);
     const Tensor& added = run_.add(std::move(described));
     const TensorId id = added.id;
-    run_.sources_[id] = {index, layout_of(index, half), 0};
+    const Layout layout = layout_of(index, half);
+    run_.sources_[id] = {index, layout, 0};
+    settle_first_bad(id, layout);
     if (half == 0) run_.by_dumped_[index] = emitted_[index] = id;
     placed_.insert(index);
   };

@@ -49,6 +49,7 @@ PassBuilder::PassBuilder(DumpRun& run) : run_(run) {
     own.heads = run_.known_.heads;
     own.kv_heads = run_.known_.kv_heads;
     own.width = run_.known_.width;
+    own.layers = run_.known_.layers;
   }
 }
 
@@ -152,9 +153,20 @@ Layout PassBuilder::layout_of(Index index, int half) {
   return layout;
 }
 
-Tensor PassBuilder::describe(Index index, std::string_view role, int half) {
+/// Of a tensor that is taken as a whole: a cache of K and V that no attention reads is no half of itself.
+Layout PassBuilder::whole_layout_of(Index index) {
+  const Layout layout = layout_of(index);
   const DumpTensor& dumped = tensor(index);
-  const Layout layout = layout_of(index, half);
+  if (layout.rows * layout.channels() == dumped.count()) return layout;
+  return matrix_of(dumped);
+}
+
+Tensor PassBuilder::describe(Index index, std::string_view role, int half) {
+  return describe(index, role, layout_of(index, half));
+}
+
+Tensor PassBuilder::describe(Index index, std::string_view role, const Layout& layout) {
+  const DumpTensor& dumped = tensor(index);
   Tensor out;
   out.role = role;
   out.name = dumped.name;
@@ -173,6 +185,15 @@ Tensor PassBuilder::describe(Index index, std::string_view role, int half) {
   return out;
 }
 
+/// Where the first NaN or Inf is in the matrix, of a tensor that is stored in another order.
+void PassBuilder::settle_first_bad(TensorId id, const Layout& layout) {
+  Tensor* made = tensor_of(id);
+  if (made == nullptr || made->stated || made->health.first_bad < 0 || layout.plain()) return;
+  Health all = empty_health();
+  for (const Health& row : run_.rows_by_elements(*made)) merge(all, row);
+  made->health.first_bad = all.first_bad;
+}
+
 TensorId PassBuilder::emit_parameter(Index index) {
   const auto known = emitted_.find(index);
   if (known != emitted_.end()) return known->second;
@@ -188,8 +209,10 @@ TensorId PassBuilder::emit_parameter(Index index) {
   op.name += kForms[static_cast<std::size_t>(at.form)];
   op.kind = OpKind::parameter;
   run_.add(std::move(op));
-  const Tensor& added = run_.add(describe(index, at.role));
-  run_.sources_[added.id] = {index, layout_of(index), 0};
+  const Layout layout = whole_layout_of(index);
+  const Tensor& added = run_.add(describe(index, at.role, layout));
+  run_.sources_[added.id] = {index, layout, 0};
+  settle_first_bad(added.id, layout);
   run_.by_dumped_[index] = added.id;
   placed_.insert(index);
   return emitted_[index] = added.id;
@@ -211,8 +234,10 @@ TensorId PassBuilder::add_output(const Output& output, std::int64_t channels) {
     return run_.add(std::move(made)).id;
   }
   const Index index = output.dumped.front();
-  const Tensor& added = run_.add(describe(index, output.role));
-  run_.sources_[added.id] = {index, layout_of(index), 0};
+  const Layout layout = whole_layout_of(index);
+  const Tensor& added = run_.add(describe(index, output.role, layout));
+  run_.sources_[added.id] = {index, layout, 0};
+  settle_first_bad(added.id, layout);
   run_.by_dumped_[index] = added.id;
   placed_.insert(index);
   return emitted_[index] = last_ = added.id;
@@ -263,7 +288,9 @@ void PassBuilder::bind(TensorId virtual_tensor, Index index) {
   target.id = id;
   target.op = op;
   target.step = step;
-  run_.sources_[id] = {index, layout_of(index), 0};
+  const Layout layout = layout_of(index);
+  run_.sources_[id] = {index, layout, 0};
+  settle_first_bad(id, layout);
   run_.by_dumped_[index] = id;
   placed_.insert(index);
   emitted_[index] = id;

@@ -59,6 +59,8 @@ class PassBuilder {
   void settle_rotated();
   void settle_routed();
   void settle_router_scores();
+  void settle_hooked_gates();
+  void settle_last_states();
   bool is_cosine(Index index) const;
   bool seen(std::string_view op) const { return seen_.contains({scope_.tower, std::string(op)}); }
   bool seen_any(std::span<const std::string_view> ops) const;
@@ -85,7 +87,10 @@ class PassBuilder {
   std::optional<std::vector<std::int64_t>> integers_of(const DumpTensor& one) const;
   /// Those of one sequence, or of all where `sequence` is nothing.
   std::vector<Index> of_sequence(const std::vector<Index>& all, std::optional<std::int64_t> sequence) const;
+  Layout whole_layout_of(Index index);
+  void settle_first_bad(TensorId id, const Layout& layout);
   Tensor describe(Index index, std::string_view role, int half = 0);
+  Tensor describe(Index index, std::string_view role, const Layout& layout);
   void bind(TensorId virtual_tensor, Index index);
   TensorId copy(TensorId expected, Index index, std::string_view name);
   /// What the op reads where `expected` is what it should: a dumped input is a copy of it, or is it.
@@ -140,6 +145,7 @@ class PassBuilder {
 
   // The graph.
   void build_tower(const std::string& name);
+  TensorId through_undumped(TensorId x);
   TensorId summed(TensorId embedded);
   TensorId layer(TensorId x);
   void take_layer_parameters();
@@ -196,6 +202,7 @@ class PassBuilder {
   TensorId selected(TensorId x);
   void head(TensorId x);
   void leftovers(const Scope& scope);
+  void leftovers_before_head();
   void place_leftover(Index index);
   bool names_a_side(Index index) const;
   void note_unknown_name(Index index, std::string_view elements);

@@ -68,14 +68,17 @@ void PassBuilder::build_tower(const std::string& name) {
         return !find(op, Port::output).empty() || !find(op, Port::state).empty();
       });
   if (unnumbered) layers.insert(std::nullopt);
+  std::int64_t next = 0;
   for (const std::optional<std::int64_t>& number : layers) {
     scope_ = {name, number, {}};
-    const TensorId before = x;
+    if (number && *number > next) x = through_undumped(x);
     x = layer(x);
     if (number) leftovers(scope_);
-    static_cast<void>(before);
+    if (number) next = *number + 1;
   }
   scope_ = {name, {}, {}};
+  if (layers.empty() || next < geometry_[name].layers) x = through_undumped(x);
+  leftovers_before_head();
   head(x);
   for (const auto& [scope, members] : members_) {
     if (scope.tower == name) leftovers(scope);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -144,12 +145,61 @@ void PassBuilder::settle_router_scores() {
   }
 }
 
+/// Of a gated MLP, TransformerLens calls the gate's product hook_pre, and the other one hook_pre_linear.
+void PassBuilder::settle_hooked_gates() {
+  constexpr std::string_view kOther = "hook_pre_linear";
+  constexpr std::string_view kGate = "hook_pre";
+  std::set<std::string> gated;  // names up to the hook
+  for (const DumpTensor& one : run_.dump_.tensors) {
+    if (one.name.ends_with(kOther)) gated.insert(one.name.substr(0, one.name.size() - kOther.size()));
+  }
+  for (DumpTensor& one : run_.dump_.tensors) {
+    if (!one.name.ends_with(kGate) || !gated.contains(one.name.substr(0, one.name.size() - kGate.size()))) continue;
+    one.at.op = "gate_proj";
+    one.at.role = "gate";
+  }
+}
+
+/// Of the states that transformers returns, the one behind the last layer is what the final norm gave.
+void PassBuilder::settle_last_states() {
+  const auto is_state = [](const DumpTensor& one) {
+    return one.at.op == "layer" && one.at.port == Port::input && one.at.layer &&
+           one.name.find("hidden_states") != std::string::npos;
+  };
+  struct Pass {
+    std::int64_t last = 0;
+    std::int64_t states = 0;
+    std::int64_t last_of_others = -1;
+  };
+  std::map<std::string, Pass> passes;
+  for (const DumpTensor& one : run_.dump_.tensors) {
+    Pass& pass = passes[one.at.pass() + '|' + one.at.tower];
+    const std::int64_t layer = one.at.layer.value_or(-1);
+    if (!is_state(one)) {
+      pass.last_of_others = std::max(pass.last_of_others, layer);
+      continue;
+    }
+    pass.last = std::max(pass.last, layer);
+    ++pass.states;
+  }
+  for (DumpTensor& one : run_.dump_.tensors) {
+    const Pass& pass = passes[one.at.pass() + '|' + one.at.tower];
+    const bool is_last = is_state(one) && *one.at.layer == pass.last && pass.last > 0;
+    // One a layer, and one more; the first may have a name of its own.
+    if (!is_last || pass.states < pass.last || pass.last_of_others >= pass.last) continue;
+    one.at.layer.reset();
+    state_role(one.at, "last_hidden_state");
+  }
+}
+
 /// What a name means depends on what else is there.
 void PassBuilder::settle_names() {
   settle_checkpoints();
   settle_rotated();
   settle_routed();
   settle_router_scores();
+  settle_hooked_gates();
+  settle_last_states();
   const auto note = [&](const TensorName& at) {
     // vLLM's attention has scales of scores and probabilities that it never puts out.
     const bool of_scores = at.op == "scores" || at.op == "probs";

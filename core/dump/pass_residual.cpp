@@ -67,4 +67,27 @@ PassBuilder::Fused PassBuilder::fused_norm(std::string_view op, std::string_view
   return {sum, norm_of(op, sum)};
 }
 
+/// The stream behind layers of which nothing was dumped.
+TensorId PassBuilder::through_undumped(TensorId x) {
+  residual_ = 0;
+  return emit("layers_not_dumped", OpKind::block, {{"x", x, {}}}, {"resid"});
+}
+
+/// Tensors of unknown names that were stored before what runs behind the layers ran before it.
+void PassBuilder::leftovers_before_head() {
+  const auto members = members_.find(scope_);
+  if (members == members_.end()) return;
+  std::optional<Index> head;
+  std::vector<Index> unknown;
+  for (const auto& [key, index] : members->second) {
+    const TensorName& at = tensor(index).at;
+    if (!at.known) unknown.push_back(index);
+    if (at.known && at.order > 0 && at.port == Port::output) head = std::min(index, head.value_or(index));
+  }
+  std::sort(unknown.begin(), unknown.end());
+  for (const Index index : unknown) {
+    if (head && index < *head) place_leftover(index);
+  }
+}
+
 }  // namespace nanscope

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "core/dump/library_names.h"
 #include "core/dump/name_table.h"
 #include "core/dump/name_words.h"
 
@@ -453,6 +454,23 @@ int take_index(Segments& path) {
   return static_cast<int>(*count);
 }
 
+/// One of a list that holds a tensor a layer: the states that transformers returns are what its layers were given,
+/// and behind the last one what its norm gave.
+void take_list(TensorName& name, Segments& parts) {
+  const std::string word = parts[parts.size() - 2];
+  std::vector<std::string> path{word};
+  if (listed("hidden_states decoder_hidden_states all_hidden_states", word)) {
+    path = {"input"};
+  } else if (listed("attentions decoder_attentions all_attentions", word)) {
+    path = {"probs"};
+  } else if (parts.size() > 2 || find_module(layer_modules(), path) == nullptr ||
+             find_module(outer_modules(), path) != nullptr) {
+    return;
+  }
+  name.layer = number(parts.back());
+  parts = std::move(path);
+}
+
 void take_key(TensorName& name, std::string_view key) {
   Segments parts = cleaned(calls_apart(key), name);
   for (const std::string& part : parts) {
@@ -461,11 +479,7 @@ void take_key(TensorName& name, std::string_view key) {
     // Its layers are numbered anew, or run after all others.
     if (listed("mtp", part)) name.tower = "mtp";
   }
-  // The states that transformers returns are what its layers were given, and behind the last one what its norm gave.
-  if (parts.size() >= 2 && parts[parts.size() - 2] == "hidden_states" && number(parts.back()) && !name.layer) {
-    name.layer = number(parts.back());
-    parts = {"input"};
-  }
+  if (parts.size() >= 2 && !name.layer && number(parts.back())) take_list(name, parts);
   const std::size_t begin = name.layer ? 0 : take_layer(name, parts);
   Segments path(parts.begin() + static_cast<std::ptrdiff_t>(begin), parts.end());
   take_expert(name, path);
@@ -495,20 +509,6 @@ bool is_module_folder(const TensorName& name, std::string_view folder) {
          listed("attn self_attn attention mlp ffn moe model", in_words(folder));
 }
 
-/// Flax has the modules of a call as folders, "layers_2/mlp/up_proj/__call__": the same as a path, with the folder of a
-/// step or a rank before it. Empty for other names.
-std::string flax_call(std::string_view text) {
-  constexpr std::string_view kCall = "/__call__";
-  if (!text.ends_with(kCall)) return {};
-  std::string called = std::string(text.substr(0, text.size() - kCall.size())) + ".output";
-  const std::size_t first = called.find('/');
-  const std::string word = in_words(called.substr(0, first));
-  const Counted counted = counted_word(word);
-  const bool placed = first != std::string::npos && counted.count && place_word(counted.word) != PlaceWord::layer;
-  std::replace(called.begin() + (placed ? static_cast<std::ptrdiff_t>(first) + 1 : 0), called.end(), '/', '.');
-  return called;
-}
-
 }  // namespace
 
 std::string TensorName::pass() const {
@@ -520,8 +520,8 @@ std::string TensorName::pass() const {
 }
 
 TensorName parse_tensor_name(std::string_view text) {
-  const std::string called = flax_call(text);
-  if (!called.empty()) text = called;
+  const std::string written = in_grammar(text);
+  text = written;
   TensorName name;
   std::vector<std::string_view> folders = split_text(text, '/');
   std::string key;

@@ -90,7 +90,7 @@ Result<std::optional<TileLevel>> Recording::Impl::stored_tiles(const TensorRow& 
   const auto blob = statement.blob(1);
   const std::int64_t kind = statement.integer(2);
   const std::int64_t record = detail_codec::record_bytes(kind);
-  const bool plausible = count >= 0 && count <= pyramid_levels(tensor.tokens, tensor.channels) - first;
+  const bool plausible = count >= 0 && count <= std::max(0, pyramid_levels(tensor.tokens, tensor.channels) - first);
   std::optional<TileLevel> found;
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -143,7 +143,7 @@ Status Recording::Impl::TensorCheck::take_detail(const TensorRow& tensor) {
   const std::int64_t levels = details_.row().integer(2);
   const int first = level_shape(tensor.tokens, tensor.channels, 0).columns > 1 ? 0 : 1;
   std::int64_t tiles = 0;
-  const bool plausible = levels >= 0 && levels <= pyramid_levels(tensor.tokens, tensor.channels) - first;
+  const bool plausible = levels >= 0 && levels <= std::max(0, pyramid_levels(tensor.tokens, tensor.channels) - first);
   for (int i = first; plausible && i < first + levels; ++i)
     tiles += level_shape(tensor.tokens, tensor.channels, i).tiles() * record;
   if (!plausible || details_.row().integer(3) != tiles)

@@ -153,8 +153,9 @@ RecordingCounts RunView::counts() {
     counts.ops += static_cast<std::int64_t>(content.ops.size());
     counts.tensors += std::count_if(content.tensors.begin(), content.tensors.end(),
                                     [](const Tensor& tensor) { return tensor.known; });
-    counts.stored_tensors += std::count_if(content.tensors.begin(), content.tensors.end(),
-                                           [](const Tensor& tensor) { return tensor.known && !tensor.stated; });
+    counts.stored_tensors += std::count_if(content.tensors.begin(), content.tensors.end(), [](const Tensor& tensor) {
+      return tensor.known && !tensor.stated && tensor.count() > 0;
+    });
   };
   add(content(kBeforeSteps));
   for (const Step& step : steps()) add(content(step.id));

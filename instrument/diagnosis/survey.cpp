@@ -25,9 +25,6 @@ bool unplaced(Facts& facts, const Recomputer& recomputer, const Op& op) {
   });
 }
 
-/// A module of an unknown name and without a weight: that it computes its output of its input alone is a guess.
-bool guessed(Facts& facts, const Op& op) { return !op.by_name && facts.run.input(op, "weight") == nullptr; }
-
 /// Whether a layer has a norm, or a module of an unknown name, on rows of the stream's width that no other layer has:
 /// what it does to the stream before this sum is not known.
 bool beside_unknown(RunView& run, const Op& op, const Tensor& out) {
@@ -47,14 +44,11 @@ bool beside_unknown(RunView& run, const Op& op, const Tensor& out) {
   return std::any_of(own.begin(), own.end(), [&](const std::string& name) { return !others.contains(name); });
 }
 
-/// A link between two modules that were dumped, where most of each wrong row is another: something that was not dumped
-/// may have been added on the way, as features of a picture are. It accuses only with what the rows hold instead.
+/// It accuses only with what the rows hold instead.
 bool added_on_the_way(Survey& survey, const Op& op, const Deviation& found) {
   const Tensor& out = *survey.run().tensor(found.tensor);
-  const Recomputed& result = found.result;
-  const auto bad = static_cast<std::int64_t>(result.bad_rows.size()) * out.channels;
-  if (op.kind != OpKind::copy || found.explanation() != nullptr) return false;
-  return 2 * (result.elements - result.explained) > bad && region_of(survey, found).content.empty();
+  if (found.explanation() != nullptr || !may_be_added_to(op, out, found.result)) return false;
+  return region_of(survey, found).content.empty();
 }
 
 /// Tables that steps were given, where the model is known.
@@ -71,6 +65,13 @@ void judge_tables(Survey& survey) {
 }
 
 }  // namespace
+
+bool is_guessed(RunView& run, const Op& op) { return !op.by_name && run.input(op, "weight") == nullptr; }
+
+bool may_be_added_to(const Op& op, const Tensor& out, const Recomputed& result) {
+  const auto bad = static_cast<std::int64_t>(result.bad_rows.size()) * out.channels;
+  return op.kind == OpKind::copy && 2 * (result.elements - result.explained) > bad;
+}
 
 const Recomputed* Deviation::explanation() const {
   const auto shown = [](const Recomputed& one) {
@@ -133,7 +134,7 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
     const Recomputed* best = found.explanation();
     // In bf16 the bound of attention is as wide as what it mixes, so that other arithmetic fits most of it.
     const bool apart = !Recomputer::of_attention(op.kind) || stands_out(result);
-    const bool known = understood && apart && !guessed(facts, op) && !unplaced(facts, recomputer, op) &&
+    const bool known = understood && apart && !is_guessed(facts.run, op) && !unplaced(facts, recomputer, op) &&
                        !beside_unknown(facts.run, op, tensor) && !added_on_the_way(survey, op, found);
     if (!known && (best == nullptr || !best->form.fault)) {
       survey.not_understood.push_back(result.tensor);

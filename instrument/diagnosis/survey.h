@@ -25,6 +25,12 @@ struct Deviation {
   const Recomputed* rival() const;
 };
 
+/// A module of an unknown name and without a weight: that it computes its output of its input alone is a guess.
+bool is_guessed(RunView& run, const Op& op);
+/// A link between two modules that were dumped, most of whose wrong rows is another: something that was not dumped may
+/// have been added on the way, as features of a picture are.
+bool may_be_added_to(const Op& op, const Tensor& out, const Recomputed& result);
+
 /// All that detectors start from, gathered once.
 struct Survey {
   Facts& facts;

@@ -11,6 +11,7 @@
 
 #include "instrument/diagnosis/births.h"
 #include "instrument/diagnosis/detectors/detector.h"
+#include "instrument/diagnosis/survey.h"
 #include "instrument/recompute/beams.h"
 #include "instrument/verify/explain.h"
 #include "instrument/verify/tables.h"
@@ -20,6 +21,8 @@ namespace nanscope {
 namespace {
 
 constexpr std::size_t kMostExplained = 48;  ///< outputs that alternatives are tried on
+constexpr std::string_view kArithmeticGuessed = "its name is unknown and it has no weight: its arithmetic is a guess";
+constexpr std::string_view kMaybeAdded = "something that was not dumped may have been added before it";
 
 }  // namespace
 
@@ -295,8 +298,21 @@ class Verifier::Impl {
     }
     if (one.off && !one.bad_rows.empty() && explained_++ < kMostExplained)
       one.explanations = explain(recomputer_, model_, *judged);
+    if (const auto open = not_known(op, out, *judged, one)) {
+      skip({name, std::string(*open), op.name, out.role, out.count()});
+      return;
+    }
     if (one.off) say_weight_in_memory(op, one);
     add(std::move(one));
+  }
+
+  /// Why an output that differs is no fault all the same.
+  std::optional<std::string_view> not_known(const Op& op, const Tensor& out, const Recomputed& judged,
+                                            const VerifiedOutput& one) {
+    if (!one.off || !one.explanations.empty()) return std::nullopt;
+    if (is_guessed(run_, op)) return kArithmeticGuessed;
+    if (may_be_added_to(op, out, judged)) return kMaybeAdded;
+    return std::nullopt;
   }
 
   /// Where the weight that was dumped is not the file's, that is what explains the product.

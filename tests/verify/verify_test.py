@@ -103,6 +103,23 @@ def fused(source, target):
     write_tensors(tensors, target)
 
 
+def renamed(source, target, names):
+    """Some of a step's tensors, under other names."""
+    with open(source, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(size))
+        data = file.read()
+    made, bytes_ = {}, b""
+    for old, new in names.items():
+        one = header[old]
+        part = data[slice(*one["data_offsets"])]
+        made[new] = {"dtype": one["dtype"], "shape": one["shape"], "data_offsets": [len(bytes_), len(bytes_) + len(part)]}
+        bytes_ += part
+    text = json.dumps(made).encode()
+    with open(target, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + bytes_)
+
+
 def diagnose(dump, *more):
     run = subprocess.run([NANSCOPE, "diagnose", dump, "--format", "json", *more], stdin=subprocess.DEVNULL, capture_output=True,
                          text=True, timeout=120, check=False)
@@ -139,6 +156,19 @@ class Verdicts(unittest.TestCase):
                 self.assertTrue(explained[:1] == [] == expected["alternatives"] or explained[0] in expected["alternatives"])
                 if expected["layer"] is not None:
                     self.assertEqual(first["layer"], expected["layer"])
+
+    def test_what_is_not_known_accuses_nobody(self):
+        """Logits without layers, and a module of an unknown name that is taken for a function of its input."""
+        name = "healthy-phi3-f16"
+        step = os.path.join(GOLDEN, name, "dump", "step_00000", "tensors.safetensors")
+        with tempfile.TemporaryDirectory() as folder:
+            renamed(step, os.path.join(folder, "some.safetensors"),
+                    {"model.embed_tokens.output": "hidden_states_0", "lm_head.output": "logits",
+                     "model.layers.0.input_layernorm.output": "extra.input",
+                     "model.layers.0.post_attention_layernorm.output": "extra.output"})
+            run = verify(folder, model_of(name), "--json")
+            self.assertEqual(json.loads(run.stdout)["off"], 0, run.stdout)
+            self.assertIn(run.returncode, (0, 3))
 
     def test_a_fault_shows_in_the_free_run_from_its_layer_on(self):
         said = answer("fault-experts-swapped")[1]["free_run"]

@@ -26,29 +26,6 @@ struct Call {
   std::size_t tensors = 0;  ///< that it says it wrote
 };
 
-struct Function {
-  std::string_view name;
-  std::string_view op;
-  OpKind kind;
-  std::string_view role_in;
-  std::string_view role_out;
-};
-/// What is known of flashinfer's functions beyond their names, by the word that a name holds.
-constexpr Function kFunctions[] = {
-    {"rmsnorm", "attn_norm", OpKind::layer_norm, "resid", "norm_out"},
-    {"layernorm", "attn_norm", OpKind::layer_norm, "resid", "norm_out"},
-    {"silu_and_mul", "act", OpKind::activation, "gate_up", "act"},
-    {"gelu_and_mul", "act", OpKind::activation, "gate_up", "act"},
-    {"softmax", "softmax", OpKind::softmax, "logits", "probs"},
-    {"rope", "rope", OpKind::rope, "x", "rope"},
-    {"Attention", "attention", OpKind::attention, "q", "attn_out"},
-    {"prefill", "attention", OpKind::attention, "q", "attn_out"},
-    {"decode", "attention", OpKind::attention, "q", "attn_out"},
-    {"Wrapper.run", "attention", OpKind::attention, "q", "attn_out"},
-    {"gemm", "gemm", OpKind::dumped, "x", "out"},
-    {"mm_", "gemm", OpKind::dumped, "x", "out"},
-};
-
 /// "(input: torch.Tensor, weight, eps: float = 1e-06) -> X" as input, weight, eps.
 std::vector<std::string> parameters_of(std::string_view signature) {
   std::vector<std::string> names;
@@ -108,7 +85,7 @@ class FlashInfer final : public Producer {
     const std::string parameter = parameter_of(call, key);
     Naming naming;
     naming.name = joined_path(file.folder(), fmt::format("{}.{}", input ? "input" : "output", parameter));
-    naming.at = at_of(call, file, parameter, key, input);
+    naming.at = at_of(call, file, parameter, input);
     naming.order = call.order * 2 + (input ? 0 : 1);
     return naming;
   }
@@ -184,32 +161,23 @@ class FlashInfer final : public Producer {
     return nested == std::string_view::npos ? name : name + std::string(rest.substr(nested));
   }
 
-  TensorName at_of(const Call& call, const DumpFile& file, const std::string& parameter, const std::string& key,
-                   bool input) const {
-    // A parameter that the tables of names know (k_cache, weight, k_scale ...) is that.
-    TensorName at = parse_tensor_name(parameter);
-    const bool known = at.known && at.port == Port::state;
+  /// A call is a module of its own: what its arguments are made of, their bytes tell.
+  TensorName at_of(const Call& call, const DumpFile& file, const std::string& parameter, bool input) const {
+    TensorName at;
     at.module = last_folder(file.folder());
-    at.kind = OpKind::dumped;
+    at.op = fmt::format("{}.{}", call.function, call.order);
+    at.port = input ? Port::input : Port::output;
+    at.role = input ? "x" : "out";
+    at.known = true;
     at.order = static_cast<int>(std::min<std::int64_t>(call.order, 1'000'000));
-    if (!known) {
-      at.port = input ? Port::input : Port::output;
-      at.op = call.function;
-      at.role = input ? "x" : "out";
+    const auto which = std::find(call.parameters.begin(), call.parameters.end(), parameter);
+    if (input && which != call.parameters.end()) at.index = static_cast<int>(which - call.parameters.begin());
+    if (input && parameter == "weight") {
+      at.role = parameter;
+      at.port = Port::state;
+      at.index = 0;
     }
-    for (const Function& function : kFunctions) {
-      if (call.function.find(function.name) == std::string::npos) continue;
-      at.known = true;
-      if (known) break;
-      at.op = function.op;
-      at.kind = function.kind;
-      const bool first = key == "arg_0" || parameter == "input" || parameter == "x" || parameter == "q";
-      if (!input) at.role = function.role_out;
-      if (input && first) at.role = function.role_in;
-      if (input && !first) at.role = parameter;
-      at.index = first || !input ? 0 : 1;
-      break;
-    }
+    if (call.function == "rmsnorm" || call.function == "layernorm") at.kind = OpKind::layer_norm;
     if (rank_.size() > 1) at.rank = rank_.at(call.process);
     const std::size_t flush = file.folder().rfind("flush_");
     if (flush != std::string::npos) at.step = natural_number(std::string_view(file.folder()).substr(flush + 6));

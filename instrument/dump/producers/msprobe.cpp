@@ -48,6 +48,39 @@ std::string directory_of(const DumpFile& file) {
   return folder;
 }
 
+/// "step0/rank0/Functional.linear.19.input.1": calls of one function are modules of their own. Their names are words
+/// for values of a model too, such as the cosine of any numbers, and are not taken for those.
+TensorName at_of_function(const std::string& name, std::string_view key) {
+  TensorName at = parse_tensor_name(name);
+  const std::vector<std::string_view> parts = split_at(key, ".");
+  const auto side = std::find_if(parts.begin(), parts.end(),
+                                 [](std::string_view part) { return part == "input" || part == "output"; });
+  if (side - parts.begin() < 3) return at;
+  const std::string_view index = side + 1 == parts.end() ? std::string_view() : *(side + 1);
+  TensorName call;
+  call.run = at.run;
+  call.step = at.step;
+  call.rank = at.rank;
+  call.request = at.request;
+  call.module = std::string(key.substr(0, static_cast<std::size_t>(side->data() - key.data()) - 1));
+  call.op = call.module.substr(call.module.find('.') + 1);
+  call.port = *side == "input" ? Port::input : Port::output;
+  call.role = call.port == Port::input ? "x" : "out";
+  call.index = static_cast<int>(natural_number(index).value_or(0));
+  call.known = true;
+  if (call.op.starts_with("softmax.") && call.index == 0) {
+    call.kind = OpKind::softmax;
+    call.role = call.port == Port::input ? "scores" : "probs";
+  }
+  if (!call.op.starts_with("linear.")) return call;
+  call.kind = OpKind::gemm;
+  if (call.port == Port::output || call.index == 0 || call.index > 2) return call;
+  call.port = Port::state;
+  call.role = call.index == 1 ? "weight" : "bias";
+  call.index = 0;
+  return call;
+}
+
 class Msprobe final : public Producer {
  public:
   std::string_view name() const override { return "msprobe"; }
@@ -69,11 +102,18 @@ class Msprobe final : public Producer {
       if (!*read) continue;
       Directory& directory = directories_[file.folder()];
       directory.tensors = std::move(**read);
-      findings.expected += directory.tensors.size();
       for (std::size_t i = 0; i < directory.tensors.size(); ++i) {
         const std::string& name = directory.tensors[i].stored;
         directory.by_file.emplace(name, i);
-        if (!stored.contains({file.folder(), name})) directory.without_file.push_back(i);
+        if (stored.contains({file.folder(), name})) {
+          ++findings.expected;
+          continue;
+        }
+        // msprobe measures no booleans.
+        const MsprobeTensor& tensor = directory.tensors[i];
+        if (!tensor.has_statistics && tensor.dtype->kind == DtypeKind::boolean) continue;
+        ++findings.expected;
+        directory.without_file.push_back(i);
       }
     }
   }
@@ -104,6 +144,7 @@ class Msprobe final : public Producer {
     Naming naming;
     naming.name = joined_path(directory_of(file), found.key);
     naming.order = found.order;
+    if (found.function) naming.at = at_of_function(naming.name, found.key);
     if (stated) naming.stated = found.health;
     return naming;
   }

@@ -45,7 +45,7 @@ Health health_of(std::uint64_t count, double max, double min, std::optional<doub
 }
 
 /// "Module.model.layers.0.mlp.SiluMLP.forward.0" is the first call of model.layers.0.mlp; "Functional.relu.2.forward"
-/// the third of a function, which has no path of modules.
+/// the third of a function, which has no path of modules: "Functional.relu.2".
 struct CalledName {
   std::string path;
   bool module = false;
@@ -60,7 +60,7 @@ CalledName called_name(const std::string& name) {
     parts.erase(parts.begin());
     parts.resize(parts.size() - 3);  // the class, forward, and the number of the call
   } else if (parts.size() >= 4) {
-    parts.resize(parts.size() - 2);  // the number of the call, and forward
+    parts.pop_back();  // forward
   }
   called.path = fmt::format("{}", fmt::join(parts, "."));
   if (backward) called.path += ".backward";
@@ -122,7 +122,7 @@ Status MsprobeTensors::expect(std::size_t tensors) {
 
 MsprobeTensors::Call MsprobeTensors::begin(const std::string& name) {
   const CalledName called = called_name(name);
-  Call call{name, called.path, ++calls_, 0};
+  Call call{name, called.path, called.module, ++calls_, 0};
   call.begin = call.place;
   if (!called.module) return call;
   if (called.path.size() <= kLongestPath) {
@@ -219,6 +219,7 @@ Status MsprobeTensors::add(const JsonView& value, std::string_view port, const C
                     sizeof(std::int64_t) * tensor.shape.size())) {
     return too_much(value);
   }
+  tensor.function = !call.module;
   tensor.order = port == "output" ? call.place * 4 + 3 : call.begin * 4 + (port == "parameters" ? 1 : 0);
   const auto max = statistic(value, "Max");
   const auto min = statistic(value, "Min");

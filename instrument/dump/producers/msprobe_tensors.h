@@ -22,6 +22,7 @@ struct MsprobeTensor {
   std::vector<std::int64_t> shape;
   Health health;  ///< as far as maximum, minimum, mean and norm tell it; empty without them
   bool has_statistics = false;
+  bool function = false;  ///< of a call of a function, not of a module
   std::int64_t order = 0;
 };
 
@@ -44,7 +45,8 @@ class MsprobeTensors {
  private:
   struct Call {
     std::string name;
-    std::string path;  ///< of its module
+    std::string path;  ///< of its module, or the function and which of its calls it is
+    bool module = false;
     std::int64_t place = 0;
     std::int64_t begin = 0;  ///< place of what ran first inside it
     bool fits = true;

@@ -121,8 +121,15 @@ TEST(TensorName, KnowsWhatFamiliesAdd) {
       // Flax's intermediates
       {"layers_3/mlp/up_proj/__call__", "up_proj", "up", 3, Port::output},
       {"norm/__call__", "final_norm", "norm_out", -1, Port::output},
+      {"intermediates/layers_3/mlp/up_proj/__call__/0", "up_proj", "up", 3, Port::output},
+      {"['intermediates']['layers_3']['mlp']['up_proj']['__call__'][0]", "up_proj", "up", 3, Port::output},
       // transformers' outputs
       {"hidden_states.3", "layer", "resid", 3, Port::input},
+      {"hidden_states_3", "layer", "resid", 3, Port::input},
+      {"outputs.hidden_states.3", "layer", "resid", 3, Port::input},
+      {"attentions.3", "probs", "probs", 3, Port::output},
+      // a list of what a module of each layer gave
+      {"mlp.3", "mlp", "mlp_out", 3, Port::output},
       // outside of the layers
       {"model.rotary_emb.output.0", "rope", "rope", -1, Port::output},
       {"model.output", "model", "out", -1, Port::output},
@@ -143,6 +150,13 @@ TEST(TensorName, KnowsWhatFamiliesAdd) {
     EXPECT_EQ(found.port, expected.port) << expected.name;
   }
   EXPECT_EQ(parse_tensor_name("mtp.layers.0.mlp.output").tower, "mtp");
+  // What generate() returns is a list of steps of such lists.
+  EXPECT_EQ(parse_tensor_name("hidden_states.2.3").step, 2);
+  EXPECT_EQ(parse_tensor_name("hidden_states.2.3").layer, 3);
+  EXPECT_EQ(parse_tensor_name("attentions.2.3").role, "probs");
+  EXPECT_EQ(parse_tensor_name("logits.2").step, 2);
+  EXPECT_EQ(parse_tensor_name("logits.2").role, "logits");
+  EXPECT_EQ(parse_tensor_name("hidden_states_0").role, "resid") << "the sum before the layers";
   EXPECT_EQ(parse_tensor_name("audio_tower.layers.0.fc1.output").tower, "audio");
 }
 

@@ -13,6 +13,7 @@
 #include "instrument/dump/producers/producer.h"
 #include "tests/temporary_folder.h"
 #include "tests/unit/instrument/dump/diagnose_dump.h"
+#include "tests/unit/instrument/dump/producers/raw_dump.h"
 
 namespace nanscope {
 namespace {
@@ -180,7 +181,11 @@ TEST(Producers, FlashInfer) {
     EXPECT_EQ(dump->dump().tensors.size(), 10U);
     const DumpTensor& weight = find(*dump, "20260102_030405_000_pid4711_rmsnorm_call0001/input.weight");
     EXPECT_EQ(weight.at.role, "weight");
-    EXPECT_EQ(find(*dump, "20260102_030405_002_pid4711_silu_and_mul_call0001/input.input").at.role, "gate_up");
+    // Calls of one function are modules of their own.
+    const DumpTensor& first = find(*dump, "20260102_030405_000_pid4711_rmsnorm_call0001/input.input");
+    const DumpTensor& second = find(*dump, "20260102_030405_004_pid4711_rmsnorm_call0002/input.input");
+    EXPECT_NE(first.at.op, second.at.op);
+    EXPECT_NE(first.at.module, second.at.module);
     EXPECT_LT(place(*dump, "20260102_030405_002_pid4711_silu_and_mul_call0001/output.result"),
               place(*dump, "20260102_030405_004_pid4711_rmsnorm_call0002/input.input"));
     EXPECT_TRUE(noted(*dump, "rmsnorm did not return: it has inputs alone"));
@@ -206,6 +211,37 @@ TEST(Producers, MsprobeTensors) {
   EXPECT_LT(place(*dump, "step0/rank0/model.layers.1.mlp.input.0"),
             place(*dump, "step0/rank0/model.layers.1.mlp.gate_up_proj.input.0"));
   EXPECT_EQ(cause(*dump), Cause("invalid-op", "step0/rank0/model.layers.1.post_attention_layernorm.output.0"));
+}
+
+/// Calls of functions, as level L1 writes them: which call is in the name, booleans are not measured, and of a linear
+/// function's arguments the second is the weight.
+TEST(Producers, MsprobeFunctionsAreCalls) {
+  const auto tensor = [](const std::string& type, const std::string& shape, const std::string& max) {
+    return R"({"type": "torch.Tensor", "dtype": "torch.)" + type + R"(", "shape": )" + shape + R"(, "Max": )" + max +
+           R"(, "Min": )" + max + R"(, "Mean": )" + max + R"(, "Norm": )" + max + "}";
+  };
+  const std::string row = "[1, 12, 8]";
+  const auto linear = [&](int call, const std::string& weight, const std::string& out) {
+    return R"("Functional.linear.)" + std::to_string(call) + R"(.forward": {"input_args": [)" +
+           tensor("float32", row, "1.0") + ", " + tensor("float32", "[8, 8]", weight) + R"(], "output": [)" +
+           tensor("float32", row, out) + "]}";
+  };
+  RawDump dump;
+  dump.write("step0/rank0/dump.json",
+             R"({"task": "statistics", "level": "L1", "data": {"Tensor.cos.0.forward": {"input_args": [)" +
+                 tensor("float32", row, "9.0") + R"(], "output": [)" + tensor("float32", row, "0.5") + "]}, " +
+                 linear(0, "1.0", "1.0") + R"(, "Tensor.__le__.0.forward": {"input_args": [], "output": [)" +
+                 tensor("bool", row, "null") + "]}, " + linear(1, "NaN", "NaN") +
+                 R"(, "Functional.softmax.0.forward": {"input_args": [)" + tensor("float32", "[1, 2, 12, 12]", "NaN") +
+                 R"(], "output": [)" + tensor("float32", "[1, 2, 12, 12]", "NaN") + "]}}}");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_FALSE(noted(**opened, "neither its file nor its statistics"));
+  EXPECT_EQ((*opened)->dump().expected, 10U);
+  EXPECT_EQ((*opened)->dump().tensors.size(), 10U);
+  EXPECT_EQ(find(**opened, "step0/rank0/Functional.linear.1.input.1").at.role, "weight");
+  EXPECT_EQ(find(**opened, "step0/rank0/Tensor.cos.0.input.0").at.role, "x") << "a word, not the model's cosines";
+  EXPECT_EQ(cause(**opened), Cause("weight-corruption", "step0/rank0/Functional.linear.1.input.1"));
 }
 
 /// Figures in the first step are texts, in the second the bare words that Python writes.
