@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "core/dump/name_words.h"
+#include "instrument/dump/containers/archive.h"
 #include "instrument/dump/scan.h"
+#include "instrument/dump/what_it_is.h"
 
 namespace nanscope {
 namespace fs = std::filesystem;
@@ -25,6 +27,9 @@ std::string without_extension(std::string name, const ContainerKind& kind) {
   }
   return name;
 }
+
+/// Whether a kind of file has its tensors in the order in which they were put into it. safetensors sorts them.
+bool keeps_order(std::string_view kind) { return kind == "pt" || kind == "npz" || kind == "raw"; }
 
 /// Files that people and servers put beside tensors.
 bool is_text_file(const DumpFile& file) {
@@ -53,14 +58,8 @@ std::optional<Format> format_of(const DumpTensor& tensor) {
 }  // namespace
 
 void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size_t index, const DumpFile& file,
-                          const TensorName& stem, Producer* producer) {
+                          const TensorName& stem, Naming naming, StoredAt stored) {
   const ContainedTensor& contained = container->tensors()[index];
-  Naming naming;
-  if (producer != nullptr) {
-    naming = producer->name_of(file, *container, index);
-  } else {
-    naming.name = plain_name(file, contained);
-  }
   DumpTensor tensor;
   tensor.at = naming.at ? std::move(*naming.at) : parse_tensor_name(naming.name);
   tensor.name = std::move(naming.name);
@@ -80,19 +79,55 @@ void OpenDump::add_tensor(const std::shared_ptr<Container>& container, std::size
   for (const std::string& note : {contained.note, naming.note}) {
     if (!note.empty()) dump_.notes.push_back({tensor.name, note});
   }
-  sources_.push_back({container, index, naming.order, naming.stated});
+  sources_.push_back({container, index, naming.order, naming.stated, stored});
   dump_.tensors.push_back(std::move(tensor));
 }
 
-void OpenDump::add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer) {
+void OpenDump::add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer,
+                           StoredAt stored) {
   // A file a step is no folder, and no part of a tensor's name, but says when.
   TensorName stem = parse_tensor_name(file.stem() + "/x");
   if (!stem.step) stem.step = step_in(file.stem());
-  for (std::size_t i = 0; i < container->tensors().size(); ++i) add_tensor(container, i, file, stem, producer);
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  stored.modified = file.state.modified_s * kSecond + file.state.modified_ns;
+  std::vector<std::string> keys;
+  if (stored.plain && stored.keeps_order) {
+    for (const ContainedTensor& one : container->tensors()) keys.push_back(one.key);
+  }
+  const bool listed = are_listed_passes(keys);
+  for (std::size_t i = 0; i < container->tensors().size(); ++i) {
+    Naming naming;
+    if (producer != nullptr) {
+      naming = producer->name_of(file, *container, i);
+    } else {
+      ContainedTensor named = container->tensors()[i];
+      named.key = key_of_listed_pass(named.key, listed);
+      naming.name = plain_name(file, named);
+    }
+    stored.place = i;
+    add_tensor(container, i, file, stem, std::move(naming), stored);
+  }
   const std::string folder = file.folder();
   for (const SkippedTensor& skipped : container->skipped()) {
     dump_.notes.push_back({folder.empty() ? skipped.key : folder + '/' + skipped.key, skipped.reason});
   }
+}
+
+/// Each member as the file that it would be.
+Status OpenDump::open_members(const DumpFile& file) {
+  Result<OpenArchive> archive = open_archive(file.path);
+  if (!archive) return tl::unexpected(archive.error());
+  const std::string stem = file.shown.substr(0, file.shown.rfind('.'));
+  for (ArchiveMember& member : archive->members) {
+    const std::string shown = one_file_ ? member.name : stem + '/' + member.name;
+    const std::string_view kind = std::string_view(member.name).substr(member.name.rfind('.') + 1);
+    add_tensors(std::shared_ptr<Container>(std::move(member.container)),
+                {.path = file.path, .shown = shown, .state = file.state}, nullptr,
+                {.plain = true, .keeps_order = keeps_order(kind)});
+  }
+  for (const SkippedTensor& member : archive->unread) unread_.push_back({file.shown, member.reason});
+  if (std::find(writers_.begin(), writers_.end(), "archive") == writers_.end()) writers_.emplace_back("archive");
+  return {};
 }
 
 Result<bool> OpenDump::open_file(const DumpFile& file, Producer* producer) {
@@ -107,6 +142,10 @@ Result<bool> OpenDump::open_file(const DumpFile& file, Producer* producer) {
   if (!container) {
     const auto head = read_beginning(file.path, kHead);
     if (!head) return tl::unexpected(head.error());
+    if (producer == nullptr && is_archive_of_files(file.path, *head)) {
+      if (Status opened = open_members(file); !opened) return tl::unexpected(opened.error());
+      return true;
+    }
     const ContainerKind* kind = container_kind_of(file.path, *head);
     if (kind == nullptr) return false;
     Result<std::unique_ptr<Container>> opened = kind->open(file.path);
@@ -118,7 +157,8 @@ Result<bool> OpenDump::open_file(const DumpFile& file, Producer* producer) {
   }
   const std::string_view writer = producer != nullptr ? producer->name() : kind_name;
   if (std::find(writers_.begin(), writers_.end(), writer) == writers_.end()) writers_.emplace_back(writer);
-  add_tensors(std::shared_ptr<Container>(std::move(container)), shown, producer);
+  add_tensors(std::shared_ptr<Container>(std::move(container)), shown, producer,
+              {.plain = producer == nullptr, .keeps_order = keeps_order(kind_name)});
   return true;
 }
 
@@ -144,6 +184,7 @@ Status OpenDump::find_files(const fs::path& path, bool follow_links) {
   std::stable_partition(listing->files.begin(), listing->files.end(), [](const DumpFile& file) {
     return file.path.extension() == ".json" || file.path.extension() == ".jsonl";
   });
+  one_file_ = listing->files.size() == 1;
   std::set<fs::path> parts;
   std::vector<std::string> others;
   for (const DumpFile& file : listing->files) {
@@ -152,8 +193,11 @@ Status OpenDump::find_files(const fs::path& path, bool follow_links) {
     const auto claimed = std::find_if(producers_.begin(), producers_.end(), claims);
     const std::size_t before = sources_.size();
     const Result<bool> opened = open_file(file, claimed != producers_.end() ? claimed->get() : nullptr);
-    if (!opened) unread_.push_back({file.shown, opened.error().message});
-    if (opened && !*opened && !is_text_file(file)) others.push_back(file.shown);
+    if (!opened) {
+      const auto text = what_text_it_is(file.path);
+      unread_.push_back({file.shown, text ? file.path.string() + ": is " + *text : opened.error().message});
+    }
+    if (opened && !*opened) leave_out(file, others);
     if (sources_.size() == before) continue;
     const auto own = sources_.back().container->parts();
     parts.insert(own.begin(), own.end());
@@ -171,6 +215,19 @@ Status OpenDump::find_files(const fs::path& path, bool follow_links) {
   return {};
 }
 
+/// A file of no kind that holds tensors.
+void OpenDump::leave_out(const DumpFile& file, std::vector<std::string>& others) {
+  const std::size_t few = 16;  // of many alike, one says it
+  const auto what = no_tensors_.size() < few ? what_it_is(file.path) : std::nullopt;
+  if (what) no_tensors_.push_back({file.path.string(), *what});
+  if (is_text_file(file)) return;
+  if (what && *what != kSomeText) {
+    dump_.notes.push_back({file.shown, "is " + *what});
+  } else {
+    others.push_back(file.shown);
+  }
+}
+
 void OpenDump::finish_producers() {
   for (const auto& producer : producers_) producer->finish(findings_);
   unread_.insert(unread_.end(), findings_.unread.begin(), findings_.unread.end());
@@ -182,6 +239,12 @@ void OpenDump::finish_producers() {
   const bool plain = writers_.size() == 1 && std::any_of(container_kinds().begin(), container_kinds().end(),
                                                          [&](const auto& kind) { return kind.name == writers_[0]; });
   dump_.producer = plain && hooked > 0 ? "PyTorch forward hooks" : fmt::format("{}", fmt::join(writers_, " + "));
+}
+
+void OpenDump::take_files() {
+  std::vector<RunNote> notes =
+      tell_files_apart(dump_.tensors, [this](const DumpTensor& tensor) { return stored_at(tensor); });
+  dump_.notes.insert(dump_.notes.end(), notes.begin(), notes.end());
 }
 
 void OpenDump::tell_same_names_apart() {
@@ -206,6 +269,9 @@ Status OpenDump::override_names() {
 Status OpenDump::sort() {
   sort_by_execution(dump_.tensors);
   if (overrides_ && overrides_->ignores_recorded_order()) return overrides_->sort(dump_.tensors);
+  std::vector<RunNote> by_files =
+      order_by_files(dump_.tensors, [this](const DumpTensor& tensor) { return stored_at(tensor); });
+  dump_.notes.insert(dump_.notes.end(), by_files.begin(), by_files.end());
   // What was recorded holds within a pass; passes follow each other by their folders and numbers.
   std::map<std::string, std::vector<std::size_t>> passes;
   for (std::size_t i = 0; i < dump_.tensors.size(); ++i) {
@@ -261,6 +327,10 @@ Status OpenDump::refuse_when_empty() const {
   if (!dump_.tensors.empty()) return {};
   if (unread_.size() == 1) return fail(unread_.front().text);
   if (!unread_.empty()) return fail(fmt::format("{} (and {} more like it)", unread_.front().text, unread_.size() - 1));
+  // What says most of what it is, before a text of any kind.
+  const auto says_more = [](const RunNote& a, const RunNote& b) { return a.text.size() < b.text.size(); };
+  const auto known = std::max_element(no_tensors_.begin(), no_tensors_.end(), says_more);
+  if (known != no_tensors_.end()) return fail(fmt::format("{}: is {}", known->tensor, known->text));
   return fail(
       fmt::format("{}: holds no tensors that nanscope reads: expected safetensors, .npy, .npz, .pt or raw files with "
                   "a manifest",
@@ -292,13 +362,14 @@ Result<std::unique_ptr<OpenDump>> OpenDump::of(std::string target, std::vector<N
   dump->dump_.target = std::move(target);
   dump->writers_.emplace_back("memory");
   dump->add_tensors(std::shared_ptr<Container>(std::move(*memory)), {.path = {}, .shown = "tensors", .state = {}},
-                    nullptr);
+                    nullptr, {.plain = true, .keeps_order = true});
   return finished(std::move(dump), options);
 }
 
 Result<std::unique_ptr<OpenDump>> OpenDump::finished(std::unique_ptr<OpenDump> dump, const OpenDumpOptions& options) {
   dump->finish_producers();
   if (Status some = dump->refuse_when_empty(); !some) return tl::unexpected(some.error());
+  dump->take_files();
   if (Status named = dump->override_names(); !named) return tl::unexpected(named.error());
   if (Status sorted = dump->sort(); !sorted) return tl::unexpected(sorted.error());
   dump->tell_same_names_apart();

@@ -16,6 +16,7 @@
 #include "instrument/dump/containers/memory.h"
 #include "instrument/dump/listing.h"
 #include "instrument/dump/overrides.h"
+#include "instrument/dump/plain_files.h"
 #include "instrument/dump/producers/producer.h"
 #include "instrument/dump/recently_read.h"
 #include "kernels/device.h"
@@ -75,16 +76,20 @@ class OpenDump final : public DumpElements {
     std::size_t tensor = 0;
     std::optional<std::int64_t> order;  ///< in its pass, where a producer recorded it
     std::optional<Health> stated;       ///< of a tensor without elements
+    StoredAt stored = {};
   };
 
   OpenDump() = default;
   Status find_files(const std::filesystem::path& path, bool follow_links);
   /// False where the file is of no kind that holds tensors.
   Result<bool> open_file(const DumpFile& file, Producer* producer);
+  Status open_members(const DumpFile& file);
   Status check_parts(const Container& container) const;
-  void add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer);
+  void add_tensors(const std::shared_ptr<Container>& container, const DumpFile& file, Producer* producer,
+                   StoredAt stored = {});
+  /// `stem` is what the file's name says, `stored` of which sort the file is.
   void add_tensor(const std::shared_ptr<Container>& container, std::size_t index, const DumpFile& file,
-                  const TensorName& stem, Producer* producer);
+                  const TensorName& stem, Naming naming, StoredAt stored);
   /// What is left to do when all tensors are known.
   static Result<std::unique_ptr<OpenDump>> finished(std::unique_ptr<OpenDump> dump, const OpenDumpOptions& options);
   /// Weights of a checkpoint, under names of a folder beside the passes.
@@ -95,7 +100,10 @@ class OpenDump final : public DumpElements {
   std::optional<DumpTensor> one_of_all(const std::vector<DumpTensor>& parts) const;
   void replace_weights();
   bool of_checkpoint(const DumpTensor& tensor) const;
+  void leave_out(const DumpFile& file, std::vector<std::string>& others);
   void finish_producers();
+  void take_files();
+  StoredAt stored_at(const DumpTensor& tensor) const { return sources_[tensor.source].stored; }
   void tell_same_names_apart();
   Status override_names();
   Status sort();
@@ -105,6 +113,7 @@ class OpenDump final : public DumpElements {
   Dump dump_;
   std::vector<Source> sources_;
   std::vector<RunNote> unread_;
+  std::vector<RunNote> no_tensors_;  ///< files that are known to be something else
   std::vector<std::unique_ptr<Producer>> producers_;
   ProducerFindings findings_;
   std::optional<Overrides> overrides_;
@@ -114,6 +123,7 @@ class OpenDump final : public DumpElements {
   std::optional<std::size_t> first_of_checkpoint_;  ///< of the sources
   std::vector<ReplacedWeight> replaced_;
   bool follow_links_ = false;
+  bool one_file_ = false;  ///< there is no other to tell an archive's members apart from
   RecentlyRead recent_;
 };
 

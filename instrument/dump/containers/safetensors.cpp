@@ -51,9 +51,13 @@ Result<std::unique_ptr<Container>> open_safetensors_file(const std::filesystem::
 Result<std::unique_ptr<Container>> open_safetensors(const std::filesystem::path& path) {
   auto file = map_file(path);
   if (!file) return tl::unexpected(file.error());
-  auto header = parse_safetensors(file->bytes, file->name);
+  return open_safetensors(std::move(*file));
+}
+
+Result<std::unique_ptr<Container>> open_safetensors(FileBytes file) {
+  auto header = parse_safetensors(file.bytes, file.name);
   if (!header) return tl::unexpected(header.error());
-  return std::make_unique<Safetensors>(std::move(*file), std::move(*header));
+  return std::make_unique<Safetensors>(std::move(file), std::move(*header));
 }
 
 ContainerKind safetensors_container() {
