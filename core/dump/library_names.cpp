@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/dump/name_words.h"
+#include "core/dump/tensor_name.h"
 
 namespace nanscope {
 namespace {
@@ -60,6 +61,29 @@ std::string flax_call(std::string_view text) {
   return called;
 }
 
+/// "/model/layers.2/mlp/up_proj/MatMul_output_0" of an ONNX graph that PyTorch exported: modules as folders, and the
+/// operator. The product in a module that is one is what the module gave; other operators are named as they are.
+std::string exported(std::string_view text) {
+  const std::size_t root = text.starts_with('/') ? 0 : text.find("//");
+  if (root == std::string_view::npos) return {};
+  const std::string_view folder = text.substr(0, root);
+  std::string_view path = text.substr(root);
+  while (path.starts_with('/')) path.remove_prefix(1);
+  constexpr std::string_view kOutput = "_output_";
+  const std::size_t output = path.rfind(kOutput);
+  const std::size_t last = path.rfind('/');
+  if (output == std::string_view::npos || last == std::string_view::npos || output < last ||
+      !number(path.substr(output + kOutput.size())))
+    return {};
+  std::string modules(path.substr(0, last));
+  std::replace(modules.begin(), modules.end(), '/', '.');
+  const std::string_view op = path.substr(last + 1, output - last - 1);
+  const std::string before = folder.empty() ? std::string() : std::string(folder) + '/';
+  const bool product = op == "MatMul" || op == "Gemm";
+  if (product && parse_tensor_name(modules + ".output").kind == OpKind::gemm) return before + modules + ".output";
+  return before + modules + '.' + std::string(op);
+}
+
 /// What transformers returns a list of: a layer's each.
 bool is_list_of_layers(std::string_view word) {
   return listed("hidden_states attentions decoder_hidden_states decoder_attentions all_hidden_states all_attentions",
@@ -99,6 +123,7 @@ std::string in_grammar(std::string_view name) {
     const std::string path = tree_path(name.substr(tree));
     if (!path.empty()) text = std::string(name.substr(0, tree)) + path;
   }
+  if (std::string operators = exported(text); !operators.empty()) return operators;
   if (std::string called = flax_call(text); !called.empty()) return called;
   if (std::string layer = listed_layer(name.substr(folder.size())); !layer.empty()) return std::string(folder) + layer;
   return text;

@@ -61,6 +61,7 @@ class PassBuilder {
   void settle_router_scores();
   void settle_hooked_gates();
   void settle_last_states();
+  void settle_exported();
   bool is_cosine(Index index) const;
   bool seen(std::string_view op) const { return seen_.contains({scope_.tower, std::string(op)}); }
   bool seen_any(std::span<const std::string_view> ops) const;

@@ -160,6 +160,23 @@ void PassBuilder::settle_hooked_gates() {
   }
 }
 
+/// In an exported graph a product that something is added to in its module is not yet what the module gave.
+void PassBuilder::settle_exported() {
+  constexpr std::string_view kProduct = "/MatMul_output_0";
+  constexpr std::string_view kSum = "/Add_output_0";
+  std::set<std::string> sums;  // modules
+  for (const DumpTensor& one : run_.dump_.tensors) {
+    if (one.name.ends_with(kSum)) sums.insert(one.name.substr(0, one.name.size() - kSum.size()));
+  }
+  for (DumpTensor& one : run_.dump_.tensors) {
+    if (one.at.kind != OpKind::gemm || !one.name.ends_with(kProduct)) continue;
+    if (!sums.contains(one.name.substr(0, one.name.size() - kProduct.size()))) continue;
+    one.at.known = false;
+    one.at.kind = OpKind::dumped;
+    one.at.op = one.at.role = "product";
+  }
+}
+
 /// Of the states that transformers returns, the one behind the last layer is what the final norm gave.
 void PassBuilder::settle_last_states() {
   const auto is_state = [](const DumpTensor& one) {
@@ -200,6 +217,7 @@ void PassBuilder::settle_names() {
   settle_router_scores();
   settle_hooked_gates();
   settle_last_states();
+  settle_exported();
   const auto note = [&](const TensorName& at) {
     // vLLM's attention has scales of scores and probabilities that it never puts out.
     const bool of_scores = at.op == "scores" || at.op == "probs";

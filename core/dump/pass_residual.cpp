@@ -82,7 +82,8 @@ void PassBuilder::leftovers_before_head() {
   for (const auto& [key, index] : members->second) {
     const TensorName& at = tensor(index).at;
     if (!at.known) unknown.push_back(index);
-    if (at.known && at.order > 0 && at.port == Port::output) head = std::min(index, head.value_or(index));
+    const bool heads = at.op == "final_norm" || at.op == "lm_head" || at.role == "logits";
+    if (at.known && heads && at.port == Port::output) head = std::min(index, head.value_or(index));
   }
   std::sort(unknown.begin(), unknown.end());
   for (const Index index : unknown) {

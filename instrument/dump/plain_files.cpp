@@ -122,9 +122,12 @@ std::tuple<int, std::int64_t, int> place_of(const TensorName& at) {
   return {at.order < 0 ? 0 : 2, 0, at.order};
 }
 
-/// What ran, in the order of its names: the sides of modules that they gave.
+/// What ran, in the order of its names: the sides of modules that they gave. What runs behind logits has words for
+/// names that any op may have, "softmax_1".
 bool is_anchor(const DumpTensor& one) {
-  return one.at.known && one.at.port == Port::output && one.at.tower.empty() && !is_parameter(one);
+  const bool of_sampler = !one.at.layer && one.at.order > 0 && one.at.kind != OpKind::gemm &&
+                          one.at.kind != OpKind::layer_norm && one.at.kind != OpKind::block;
+  return one.at.known && one.at.port == Port::output && one.at.tower.empty() && !is_parameter(one) && !of_sampler;
 }
 
 class Orderer {

@@ -53,10 +53,6 @@ constexpr std::array kTexts = {
     Text{
         "FlashInfer API", "",
         "a log of FlashInfer's calls without tensors: set FLASHINFER_LOGLEVEL=10 and FLASHINFER_DUMP_DIR to dump them"},
-    Text{"\"module_path\"", "\"children\"",
-         "the call tree of transformers' model_addition_debugger_context with printed values: give it use_repr=False "
-         "and "
-         "do_prune_layers=False, which write each tensor to a file"},
     Text{"\"lst\"", "\"outputs\"",
          "the saved outputs of Polygraphy: convert them with polygraphy.json.load_json() and numpy.savez"},
 };

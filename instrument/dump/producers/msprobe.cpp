@@ -7,6 +7,7 @@
 #include "instrument/dump/producers/msprobe_database.h"
 #include "instrument/dump/producers/msprobe_directory.h"
 #include "instrument/dump/producers/producer.h"
+#include "instrument/dump/producers/statistics_only.h"
 #include "instrument/dump/producers/text.h"
 #include "instrument/files/file.h"
 
@@ -19,15 +20,6 @@ namespace nanscope {
 namespace {
 
 constexpr std::string_view kDataFolder = "dump_tensor_data";
-
-/// Tensors of which the statistics are all there is.
-class StatisticsOnly final : public Container {
- public:
-  void add(const MsprobeTensor& tensor) { tensors_.push_back({tensor.key, tensor.dtype, tensor.shape, 0, {}}); }
-  Result<TensorBytes> bytes(std::size_t tensor) const override {
-    return fail(tensors_.at(tensor).key + ": only its statistics were dumped");
-  }
-};
 
 struct Directory {
   std::vector<MsprobeTensor> tensors;
@@ -175,7 +167,7 @@ class Msprobe final : public Producer {
         lost_.push_back(joined_path(file.folder(), directory.tensors[i].key));
         continue;
       }
-      container->add(directory.tensors[i]);
+      container->add(directory.tensors[i].key, directory.tensors[i].dtype, directory.tensors[i].shape);
       listed.push_back(i);
     }
     directory.without_file = std::move(listed);

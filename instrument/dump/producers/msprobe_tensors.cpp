@@ -28,22 +28,6 @@ std::optional<double> statistic(const JsonView& tensor, std::string_view key) {
   return found->is_text() ? msprobe_number(found->text()) : found->number();
 }
 
-/// An extreme that is a NaN says that there is one, an infinite one that there is an Inf: how many is not known.
-Health health_of(std::uint64_t count, double max, double min, std::optional<double> mean, std::optional<double> norm) {
-  Health health = empty_health();
-  health.count = count;
-  if (std::isnan(max) || std::isnan(min)) health.nan = 1;
-  if (std::isinf(max) && max > 0) health.pos_inf = 1;
-  if (std::isinf(min) && min < 0) health.neg_inf = 1;
-  if (std::isfinite(max)) health.max = static_cast<float>(max);
-  if (std::isfinite(min)) health.min = static_cast<float>(min);
-  if (std::isfinite(max)) health.absmax = static_cast<float>(std::abs(max));
-  if (std::isfinite(min)) health.absmax = std::max(health.absmax, static_cast<float>(std::abs(min)));
-  if (mean && std::isfinite(*mean)) health.sum = *mean * static_cast<double>(count);
-  if (norm && std::isfinite(*norm)) health.sum_sq = *norm * *norm;
-  return health;
-}
-
 /// "Module.model.layers.0.mlp.SiluMLP.forward.0" is the first call of model.layers.0.mlp; "Functional.relu.2.forward"
 /// the third of a function, which has no path of modules: "Functional.relu.2".
 struct CalledName {
@@ -225,10 +209,26 @@ Status MsprobeTensors::add(const JsonView& value, std::string_view port, const C
   const auto min = statistic(value, "Min");
   tensor.has_statistics = max && min;
   tensor.health = tensor.has_statistics
-                      ? health_of(*count, *max, *min, statistic(value, "Mean"), statistic(value, "Norm"))
+                      ? measured_health(*count, *max, *min, statistic(value, "Mean"), statistic(value, "Norm"))
                       : empty_health();
   tensors_.push_back(std::move(tensor));
   return {};
+}
+
+Health measured_health(std::uint64_t count, double max, double min, std::optional<double> mean,
+                       std::optional<double> norm) {
+  Health health = empty_health();
+  health.count = count;
+  if (std::isnan(max) || std::isnan(min)) health.nan = 1;
+  if (std::isinf(max) && max > 0) health.pos_inf = 1;
+  if (std::isinf(min) && min < 0) health.neg_inf = 1;
+  if (std::isfinite(max)) health.max = static_cast<float>(max);
+  if (std::isfinite(min)) health.min = static_cast<float>(min);
+  if (std::isfinite(max)) health.absmax = static_cast<float>(std::abs(max));
+  if (std::isfinite(min)) health.absmax = std::max(health.absmax, static_cast<float>(std::abs(min)));
+  if (mean && std::isfinite(*mean)) health.sum = *mean * static_cast<double>(count);
+  if (norm && std::isfinite(*norm)) health.sum_sq = *norm * *norm;
+  return health;
 }
 
 std::optional<double> msprobe_number(std::string_view text) {

@@ -66,6 +66,11 @@ class MsprobeTensors {
   std::int64_t calls_ = 0;
 };
 
+/// Health as far as extremes tell it. One that is a NaN says that there is one, an infinite one that there is an Inf:
+/// how many is not known.
+Health measured_health(std::uint64_t count, double max, double min, std::optional<double> mean,
+                       std::optional<double> norm);
+
 /// One statistic: a number, or text or a bare word for what JSON has no number for. Nothing for anything else.
 std::optional<double> msprobe_number(std::string_view text);
 

@@ -129,6 +129,15 @@ TEST(DumpRun, TheLastStateIsBehindTheFinalNorm) {
   EXPECT_EQ(kind(*run, "hidden_states.3"), OpKind::dumped);
 }
 
+/// A bias is added behind the product: the module gave the sum.
+TEST(DumpRun, AnExportedProductBeforeItsBiasIsNoOutput) {
+  MemoryDump dump;
+  dump.add("/model/layers.0/mlp/up_proj/MatMul_output_0", "f32", {6, 16});
+  EXPECT_EQ(kind(*dump.run(), "/model/layers.0/mlp/up_proj/MatMul_output_0"), OpKind::gemm);
+  dump.add("/model/layers.0/mlp/up_proj/Add_output_0", "f32", {6, 16});
+  EXPECT_NE(kind(*dump.run(), "/model/layers.0/mlp/up_proj/MatMul_output_0"), OpKind::gemm);
+}
+
 TEST(DumpRun, OfAGatedMlpTransformerLensCallsTheGatePre) {
   MemoryDump dump;
   dump.add("blocks.0.ln2.hook_normalized", "f32", {6, 8});

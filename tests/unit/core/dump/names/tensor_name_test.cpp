@@ -123,6 +123,10 @@ TEST(TensorName, KnowsWhatFamiliesAdd) {
       {"norm/__call__", "final_norm", "norm_out", -1, Port::output},
       {"intermediates/layers_3/mlp/up_proj/__call__/0", "up_proj", "up", 3, Port::output},
       {"['intermediates']['layers_3']['mlp']['up_proj']['__call__'][0]", "up_proj", "up", 3, Port::output},
+      // ONNX graphs that PyTorch exported
+      {"/model/layers.3/mlp/up_proj/MatMul_output_0", "up_proj", "up", 3, Port::output},
+      {"step_1//m/model/layers.3/self_attn/o_proj/Gemm_output_0", "o_proj", "out", 3, Port::output},
+      {"/lm_head/MatMul_output_0", "lm_head", "logits", -1, Port::output},
       // transformers' outputs
       {"hidden_states.3", "layer", "resid", 3, Port::input},
       {"hidden_states_3", "layer", "resid", 3, Port::input},
@@ -150,6 +154,10 @@ TEST(TensorName, KnowsWhatFamiliesAdd) {
     EXPECT_EQ(found.port, expected.port) << expected.name;
   }
   EXPECT_EQ(parse_tensor_name("mtp.layers.0.mlp.output").tower, "mtp");
+  // Other operators are none of the module's outputs, and of the same pass.
+  EXPECT_FALSE(parse_tensor_name("/model/layers.3/input_layernorm/Mul_1_output_0").known);
+  EXPECT_EQ(parse_tensor_name("/model/layers.3/input_layernorm/Mul_1_output_0").layer, 3);
+  EXPECT_EQ(parse_tensor_name("/model/layers.3/mlp/Mul_output_0").pass(), "");
   // What generate() returns is a list of steps of such lists.
   EXPECT_EQ(parse_tensor_name("hidden_states.2.3").step, 2);
   EXPECT_EQ(parse_tensor_name("hidden_states.2.3").layer, 3);

@@ -244,6 +244,39 @@ TEST(Producers, MsprobeFunctionsAreCalls) {
   EXPECT_EQ(cause(**opened), Cause("weight-corruption", "step0/rank0/Functional.linear.1.input.1"));
 }
 
+/// A tree of calls with printed values: the statistics are read, in the order of the calls.
+TEST(Producers, TransformersDebuggerTree) {
+  const auto tensor = [](const std::string& extreme) {
+    return R"~({"shape": "torch.Size([1, 2, 4])", "dtype": "torch.float16", "value": ["tensor([[["], "mean": "tensor()~" +
+           extreme + R"~()", "std": "tensor(1.)", "min": "tensor(-2.5000e+00)", "max": "tensor()~" + extreme +
+           R"~(, dtype=torch.float16)"})~";
+  };
+  const auto leaf = [&](const std::string& module, const std::string& in, const std::string& out) {
+    return R"~({"module_path": "M.model.layers.0.mlp.)~" + module + R"~(", "inputs": {"args": [)~" + tensor(in) +
+           R"~(]}, "outputs": )~" + tensor(out) + "}";
+  };
+  const std::string tree =
+      R"~({"module_path": "M", "inputs": {"args": [{"shape": "torch.Size([1, 2])", "dtype": "torch.int64"}]},)~"
+      R"~("children": [{"module_path": "M.model.layers.0.mlp", "inputs": {"kwargs": {"hidden_states": )~" +
+      tensor("1.0000e+00") + R"~(}}, "children": [)~" + leaf("up_proj", "1.0000e+00", "3.0000e+00") + ", " +
+      leaf("down_proj", "2.", "inf") + "]}]}";
+  RawDump dump;
+  dump.write("M_debug_tree_SUMMARY.json", tree);
+  dump.write("M_debug_tree_FULL_TENSORS.json", tree);
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_EQ((*opened)->dump().producer, "transformers debugger");
+  ASSERT_EQ((*opened)->dump().tensors.size(), 5U) << "once, and real ones alone";
+  EXPECT_EQ((*opened)->dump().tensors[0].name, "M.model.layers.0.mlp.input");
+  EXPECT_EQ((*opened)->dump().tensors[0].health.max, 1);
+  EXPECT_EQ((*opened)->dump().tensors[0].health.absmax, 2.5F);
+  EXPECT_EQ((*opened)->dump().tensors[4].health.pos_inf, 1U);
+  EXPECT_EQ(cause(**opened), Cause("f16-overflow", "M.model.layers.0.mlp.down_proj.output"));
+  dump.write("M_debug_tree_FULL_TENSORS.json", tree.substr(0, 40));
+  const auto damaged = dump.open();
+  ASSERT_FALSE(damaged);
+}
+
 /// Figures in the first step are texts, in the second the bare words that Python writes.
 TEST(Producers, MsprobeStatisticsHaveHealthAndNoElements) {
   const auto dump = open("msprobe_statistics");
