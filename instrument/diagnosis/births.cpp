@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -472,14 +473,27 @@ void leave_out_derived(RunView& run, std::vector<Birth>& births) {
            std::all_of(op.inputs.begin(), op.inputs.end(), [](const Input& input) { return input.role == "before"; });
   };
   std::vector<std::string> made_in;
+  bool seen = false;  // made of finite inputs
+  OpId first_made = std::numeric_limits<OpId>::max();
+  OpId first_loose = std::numeric_limits<OpId>::max();
   for (const Birth& birth : births) {
-    if (birth.matters && !is_loose(birth)) made_in.push_back(module_of(run.tensor(birth.tensor)->name));
+    if (!birth.matters) continue;
+    if (is_loose(birth)) {
+      first_loose = std::min(first_loose, birth.op);
+      continue;
+    }
+    made_in.push_back(module_of(run.tensor(birth.tensor)->name));
+    first_made = std::min(first_made, birth.op);
+    seen = seen || birth.inputs_known;
   }
   if (made_in.empty()) return;
   std::erase_if(births, [&](const Birth& birth) {
+    // Of two of which nobody knows what they were made of, the earlier one accounts for the later.
+    if (is_loose(birth)) return seen || birth.op > first_made;
+    const bool accounted = !seen && !birth.inputs_known && birth.op > first_loose;
     const std::string inside = module_of(run.tensor(birth.tensor)->name) + '.';
-    return is_loose(birth) || std::any_of(made_in.begin(), made_in.end(),
-                                          [&](const std::string& inner) { return inner.starts_with(inside); });
+    return accounted || std::any_of(made_in.begin(), made_in.end(),
+                                    [&](const std::string& inner) { return inner.starts_with(inside); });
   });
 }
 

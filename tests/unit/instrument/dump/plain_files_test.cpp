@@ -139,6 +139,21 @@ TEST(TensorsOfAFile, WithoutANameStandBehindWhatPrecedesThem) {
   EXPECT_THAT(names, ElementsAre("model.embed_tokens.output", "zeta", "model.layers.0.mlp.output", "alpha", "logits"));
 }
 
+/// Of two of which nobody knows what they were made of, the earlier one accounts for the later.
+TEST(TensorsOfAFile, WithoutANameAreBlamedBeforeLogits) {
+  RawDump dump;
+  for (const char* name : {"logits", "model.embed_tokens.output", "zeta", "alpha"}) dump.add(name, "f32", {2, 4});
+  std::string nan(32, '\0');
+  for (std::size_t i = 0; i < 8; ++i) nan.replace(4 * i + 2, 2, "\xc0\x7f");
+  for (const char* file : {"data1.raw", "data4.raw"}) dump.write(file, nan);
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened) << opened.error().message;
+  const auto diagnosis = diagnose_dump(**opened);
+  ASSERT_TRUE(diagnosis && diagnosis->root_cause);
+  EXPECT_EQ(diagnosis->faults[*diagnosis->root_cause].tensor, "alpha");
+  EXPECT_EQ(diagnosis->faults.size(), 1U) << "and not that logits were made of nothing that holds one";
+}
+
 TEST(ListedPasses, AreStepsAndModulesInAListAreNot) {
   EXPECT_TRUE(are_listed_passes({"0.model.layers.0.mlp.output", "1.model.layers.0.mlp.output"}));
   EXPECT_FALSE(are_listed_passes({"0.weight", "1.weight"}));
