@@ -11,6 +11,7 @@
 
 #include "core/recording/reader.h"
 #include "instrument/dump/container.h"
+#include "instrument/dump/what_it_is.h"
 #include "instrument/files/file.h"
 #include "instrument/files/near_names.h"
 #include "scenarios/library.h"
@@ -123,6 +124,8 @@ std::string meant(const fs::path& path) {
   if (is_scenario_of_library(path.string()))
     return fmt::format("; 'nanscope run {}' makes a recording of that scenario", path.string());
   const std::string near = nearest_file(path.filename(), names);
+  if (near.empty() && may_be_repository(path))
+    return "; if it is a repository of Hugging Face, give the folder of its files: nanscope downloads nothing";
   return near.empty() ? "" : beside(near);
 }
 

@@ -7,7 +7,6 @@
 #include <system_error>
 
 #include "core/dump/natural_order.h"
-#include "instrument/dump/what_it_is.h"
 
 namespace nanscope {
 namespace fs = std::filesystem;
@@ -125,7 +124,6 @@ Result<DumpListing> list_dump(const fs::path& path, bool follow_links) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (error || !fs::exists(status)) {
-    if (const auto named = what_it_may_name(path)) return fail(fmt::format("{}: {}", path.string(), *named));
     return fail(fmt::format("{}: {}", path.string(), error ? error.message() : "not there"));
   }
   DumpListing listing;

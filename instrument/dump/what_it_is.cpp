@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "instrument/files/file.h"
@@ -113,16 +114,15 @@ std::optional<std::string> what_it_is(const std::filesystem::path& path) {
   return std::nullopt;
 }
 
-std::optional<std::string> what_it_may_name(const std::filesystem::path& path) {
+bool may_be_repository(const std::filesystem::path& path) {
   const std::string text = path.string();
   const std::size_t slash = text.find('/');
   const bool plain =
       text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/") == std::string::npos;
   const bool two = slash != std::string::npos && slash > 0 && slash + 1 < text.size() &&
                    text.find('/', slash + 1) == std::string::npos && text.front() != '.';
-  if (!plain || !two) return std::nullopt;
-  return "no file or folder of this name. If it is the id of a repository on Hugging Face, give the folder of its "
-         "files: nanscope downloads nothing";
+  std::error_code error;
+  return plain && two && !std::filesystem::exists(path.parent_path(), error);
 }
 
 }  // namespace nanscope

@@ -15,7 +15,7 @@ inline constexpr std::string_view kSomeText = "a text, not tensors";
 std::optional<std::string> what_it_is(const std::filesystem::path& path);
 /// The same of a file that is a text under the name of another kind: a page, a pointer.
 std::optional<std::string> what_text_it_is(const std::filesystem::path& path);
-/// The same of a path where nothing is: "Qwen/Qwen3-8B" is no file, but the name of a repository.
-std::optional<std::string> what_it_may_name(const std::filesystem::path& path);
+/// Whether a path where nothing is may be the name of a repository on Hugging Face: "Qwen/Qwen3-8B".
+bool may_be_repository(const std::filesystem::path& path);
 
 }  // namespace nanscope

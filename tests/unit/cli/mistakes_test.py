@@ -94,6 +94,7 @@ MISTAKES = [
     ("scenarios KV-Scale-Lock", 2, "did you mean 'kv-scale-lock'?"),
     ("diagnose absent.nanscope", 2, "absent.nanscope: no such file or folder"),
     ("diagnose absent", 2, "absent: no such file or folder"),
+    ("diagnose Qwen/Qwen3-8B", 2, "no such file or folder; if it is a repository of Hugging Face"),
     ("diagnose small", 2, "did you mean 'small.nanscope'?"),
     ("why small", 2, "did you mean 'small.nanscope'?"),
     ("replay smal.nanscope", 2, "did you mean 'small.nanscope'?"),

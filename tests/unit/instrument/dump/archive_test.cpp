@@ -117,10 +117,10 @@ TEST(WhatItIs, IsSaidOfWhatIsNoDump) {
 }
 
 TEST(WhatItIs, ANameOfARepositoryIsNoFile) {
-  EXPECT_TRUE(what_it_may_name("Qwen/Qwen3-8B"));
-  EXPECT_FALSE(what_it_may_name("dump"));
-  EXPECT_FALSE(what_it_may_name("/tmp/dump"));
-  EXPECT_FALSE(what_it_may_name("./dump/step_0"));
+  EXPECT_TRUE(may_be_repository("Qwen/Qwen3-8B"));
+  EXPECT_FALSE(may_be_repository("dump"));
+  EXPECT_FALSE(may_be_repository("/tmp/dump"));
+  EXPECT_FALSE(may_be_repository("./dump/step_0"));
 }
 
 }  // namespace
