@@ -61,6 +61,11 @@ bool OpenDump::of_checkpoint(const DumpTensor& tensor) const {
 }
 
 Status OpenDump::add_checkpoint(const std::filesystem::path& folder, std::vector<NamedTensor> merged) {
+  // What a layer does in between is done with more roundings than one, and may be split in ways that nothing shows.
+  if (!findings_.sparse.empty())
+    return fail(root_.string() + ": a flight recorder wrote it (" + findings_.sparse +
+                "), which keeps too few tensors to compare them with a checkpoint: give one of the steps behind the "
+                "fault, which are whole, or leave the checkpoint out");
   Result<DumpListing> listing = list_dump(folder, true);
   if (!listing) return tl::unexpected(listing.error());
   first_of_checkpoint_ = sources_.size();

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import bisect
 import collections
 import contextlib
 import ctypes
@@ -37,6 +38,7 @@ import runpy
 import secrets
 import shlex
 import shutil
+import signal
 import struct
 import sys
 import threading
@@ -262,6 +264,10 @@ class _Says:
             self.say((what, type(error)), f"{what}: {where}{type(error).__name__}: {first}")
 
 
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
+
+
 class _Writer:
     """Steps on their way into the folder. What cannot be written stays in memory and is tried again.
 
@@ -271,8 +277,9 @@ class _Writer:
     def __init__(self, folder: str, options: _Options, says: _Says):
         self.written: list[str] = []
         self.dropped: list[int] = []
-        self._bytes = 0  # of all steps in `written`
-        self._reported = 0  # of them
+        self.bytes = 0  # of all steps in `written`
+        self.reported = 0  # of them
+        self.weights_in = ""  # a folder
         self._folder = folder
         self._options = options
         self._says = says
@@ -287,7 +294,7 @@ class _Writer:
         """Of a call of the model, counted from 0, behind those that are in the folder."""
         if self._first is None:
             try:
-                found = [_STEP.fullmatch(name) for name in os.listdir(self._parent())]
+                found = [_STEP.fullmatch(name) for name in os.listdir(self.parent())]
             except (OSError, ValueError):  # not there yet, or never
                 found = []
             self._first = max((int(one[1]) + 1 for one in found if one), default=0)
@@ -331,7 +338,7 @@ class _Writer:
                 self._says.say_error("a step cannot be written and is kept in memory", "", error)
                 return not isinstance(error, OSError)
             self._left -= step.size
-            self._bytes += step.size
+            self.bytes += step.size
         self._discard(step)
         return True
 
@@ -355,21 +362,22 @@ class _Writer:
     def say_what_there_is(self) -> None:
         """One line, if steps were written since the last one."""
         count = len(self.written)
-        if count == self._reported:
+        if count <= self.reported:
             return
-        self._reported = count
-        steps = "1 step" if count == 1 else f"{count} steps"
+        self.reported = count
         with contextlib.suppress(Exception):
-            print(f"nanscope_capture: {steps}, {self._bytes / 1e6:.1f} MB in {self._folder}; now: nanscope diagnose "
-                  f"{shlex.quote(self._folder)}", file=sys.stderr)
+            verify = f"verify {shlex.quote(self._folder)} --model {shlex.quote(self.weights_in)}"
+            command = verify if self.weights_in else f"diagnose {shlex.quote(self._folder)}"
+            print(f"nanscope_capture: {_steps(count)}, {self.bytes / 1e6:.1f} MB in {self._folder}; now: nanscope {command}",
+                  file=sys.stderr)
 
-    def _parent(self) -> str:
+    def parent(self) -> str:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return os.path.join(self._folder, f"rank{torch.distributed.get_rank()}")
         return self._folder
 
     def _write(self, step: _Step) -> None:
-        parent = self._parent()
+        parent = self.parent()
         os.makedirs(parent, exist_ok=True)
         partial = os.path.join(parent, f".step_{step.number:05d}.{secrets.token_hex(4)}.partial")
         os.mkdir(partial)
@@ -446,10 +454,21 @@ class _Hook:
         return getattr, (contextlib.nullcontext(), "__exit__")  # takes any arguments; who loads it needs not this file
 
 
+_hook_ids = itertools.count(1 << 40 | secrets.randbits(39))
+
+
+def _with_own_id(handle: Any) -> Any:
+    """torch counts hooks from 0 in every process: in a saved model, ours would stand where another is put then."""
+    own = next(_hook_ids)
+    for table in (ref() for ref in (handle.hooks_dict_ref, *handle.extra_dict_ref)):
+        if table is not None and handle.id in table:
+            table[own] = table.pop(handle.id)
+    handle.id = own
+    return handle
+
+
 class _Watch:
     """The two hooks of a module. That of the model itself has no name."""
-
-    _ids = itertools.count(1 << 40 | secrets.randbits(39))
 
     def __init__(self, capture: Capture, module: torch.nn.Module, name: str):
         self.name = name
@@ -474,13 +493,7 @@ class _Watch:
         return next((name for name in self.other_names if name.startswith(outer.name + ".")), self.name)
 
     def _keep(self, handle: Any) -> None:
-        """torch counts hooks from 0 in every process: in a saved model, ours would stand where another is put then."""
-        own = next(self._ids)
-        for table in (ref() for ref in (handle.hooks_dict_ref, *handle.extra_dict_ref)):
-            if table is not None and handle.id in table:
-                table[own] = table.pop(handle.id)
-        handle.id = own
-        self._handles.append(handle)
+        self._handles.append(_with_own_id(handle))
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -541,6 +554,30 @@ class Capture(_Says):
     @property
     def dropped(self) -> list[int]:
         return self._writer.dropped
+
+    @property
+    def writer(self) -> _Writer:
+        return self._writer
+
+    def write_weights(self, model: torch.nn.Module) -> None:
+        """Into checkpoint/ beside the steps; what fails is a warning."""
+        try:
+            parent = self._writer.parent()
+            os.makedirs(parent, exist_ok=True)
+            size = save_weights(model, os.path.join(parent, "checkpoint"))
+            if size == 0:
+                self.say("weights", f"{os.path.join(parent, 'checkpoint')} is there already and stays as it is")
+            self._writer.weights_in = os.path.join(parent, "checkpoint")
+        except Exception as error:
+            self.say_error("the weights cannot be written", "", error)
+
+    def takes_whole_steps(self) -> bool:
+        """Whether the running step has inputs and outputs of all modules, as those of a Recorder mostly have not."""
+        return True
+
+    def is_running(self) -> bool:
+        """Whether a step has begun and has not ended."""
+        return bool(self._running) or self._open is not None
 
     def detach(self) -> None:
         """Removes the hooks and writes what could not be written before. What a flight recorder kept is dropped."""
@@ -849,7 +886,7 @@ def _functorch_level() -> Any:
         return None
 
 
-_captures: weakref.WeakSet[Capture] = weakref.WeakSet()
+_captures: weakref.WeakSet[Capture | Recorder] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
@@ -870,7 +907,7 @@ atexit.register(_at_exit)
 def attach(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, modules: Optional[str] = None, inputs: bool = True,
            last_steps: Optional[int] = None, after: int = 1, every: int = 1, clipped_share: float = 0.01,
            max_bytes: int = 64 << 30, max_held_bytes: int = 4 << 30, when: Optional[Callable[[], bool]] = None,
-           until_end_step: bool = False) -> Capture:
+           until_end_step: bool = False, weights: bool = False) -> Capture:
     """Hooks every module of `model` and dumps what goes in and comes out. Gives back a Capture (a context manager).
 
     modules         regular expression: modules whose names it finds; None: all
@@ -884,6 +921,8 @@ def attach(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, mo
     when            called before each call of the model: False leaves the call out, as one of a warm-up
     until_end_step  a step goes on behind the model's call, for the head, the sampler and add(), until Capture.end_step() or
                     the next call; for programs that call the model from one thread
+    weights         write the model's weights beside the steps, once, into checkpoint/: with them `nanscope diagnose` computes
+                    each op again, and `nanscope verify` needs no other folder
 
     When it ends, one line on standard error says what was written. Raises ValueError for arguments that make no sense and
     where `modules` finds no module, and re.error for such an expression. Later nothing is raised.
@@ -899,7 +938,907 @@ def attach(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, mo
     if modules is not None and not capture.watches_modules():
         capture.detach()
         raise ValueError(f"no module of the model has a name that {modules!r} finds")
+    if weights:
+        capture.write_weights(model)
     return capture
+
+
+# A flight recorder counts what modules return and keeps a few steps, see record(). On a CPU the tensors of a step are copied
+# side by side and counted together when it ends. On a GPU each is counted where it appears, into memory that was there before.
+_COLUMNS = ("elements", "nan", "inf", "minus_inf", "saturated", "zero", "absmax", "hash")
+_TRIPS = {"nan": "NaN", "inf": "Inf", "saturated": "values at the largest finite one"}
+_SMALL_OUTPUT = 1 << 16  # elements: smaller tensors are counted together
+_SAMPLE = 64  # elements of a tensor that its hash covers
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_COUNTERS = re.compile(r"counters_\d+\.jsonl")
+
+
+def _hash_weights(count: int, device: Any = "cpu") -> torch.Tensor:
+    """Odd numbers: where one of its bits changes, a sum of products with them changes, modulo 2^32."""
+    return torch.arange(count, device=device, dtype=torch.int64) * 2654435762 % (1 << 32) | 1
+
+
+_HASH_WEIGHTS = _hash_weights(_SAMPLE)
+
+
+def _sampled(rows: torch.Tensor) -> torch.Tensor:
+    """The bits of at most _SAMPLE elements of each row, evenly spread."""
+    bits = rows.view(_BITS[rows.element_size()])
+    return bits[:, ::-(-bits.shape[1] // _SAMPLE)]
+
+
+class _Counts:
+    """Counters of the rows of a matrix on a CPU. What is rare is counted where the largest value says that it is there.
+
+    Bits without their sign have the order of the sizes, NaN last, and integers are read several times as fast as floats.
+    """
+
+    def __init__(self, rows: torch.Tensor):
+        sample = _sampled(rows)
+        largest = torch.finfo(rows.dtype).max
+        wide = rows.float() if rows.element_size() == 1 else rows
+        bits = wide.view(_BITS[wide.element_size()])
+        sizes = bits & torch.iinfo(bits.dtype).max
+        self.elements = rows.shape[1]
+        self.absmax = sizes.amax(1)
+        self._nonzero = sizes.clamp_max_(1).sum(1)
+        self._hash = (sample * _HASH_WEIGHTS[:sample.shape[1]]).sum(1)
+        self._rare: Optional[torch.Tensor] = None  # nan, inf, minus_inf, saturated
+        if self.absmax.max() >= torch.tensor(largest, dtype=wide.dtype).view(bits.dtype):
+            self._rare = torch.stack([found.sum(1) for found in _rare(wide, largest)], 1)
+            self.absmax = torch.where(torch.isfinite(wide), wide, 0).abs().amax(1)
+        else:
+            self.absmax = self.absmax.view(wide.dtype)
+
+    def table(self) -> torch.Tensor:
+        """Rows of _COLUMNS in f64, which holds all of them."""
+        rows = torch.zeros(len(self.absmax), len(_COLUMNS), dtype=torch.float64)
+        rows[:, 0], rows[:, 5] = self.elements, self.elements - self._nonzero
+        rows[:, 6], rows[:, 7] = self.absmax, self._hash % (1 << 32)
+        if self._rare is not None:
+            rows[:, 1:5] = self._rare
+        return rows
+
+    def has_rare(self) -> bool:
+        return self._rare is not None
+
+
+def _rare(wide: torch.Tensor, largest: float) -> tuple[torch.Tensor, ...]:
+    return torch.isnan(wide), torch.isposinf(wide), torch.isneginf(wide), wide.abs() == largest
+
+
+_is_compiling = torch.compiler.is_dynamo_compiling
+_thread_number = threading.get_ident
+_copy_bytes = ctypes.memmove
+
+
+@dataclasses.dataclass(eq=False)
+class _Form:
+    """What a module returned the last time: as long as that stays, its results need one comparison."""
+
+    name: str
+    shape: torch.Size
+    dtype: torch.dtype
+    size: int  # bytes
+
+
+class _Now:
+    """Results of the steps that are not counted yet, one behind the other in memory that stays. `taken` stays one list."""
+
+    def __init__(self) -> None:
+        self.thread = 0  # whose results are copied without a further look; 0: nobody's
+        self.taken: list[_Form] = []
+        self.memory = torch.empty(0, dtype=torch.uint8)
+        self.at = self.end = 0  # addresses: of the next one, and of the end
+
+    def room_for(self, size: int) -> None:
+        """Moves what there is to memory that has so many bytes more."""
+        used = self.at - self.memory.data_ptr()
+        old = self.memory
+        self.memory = torch.empty(2 * (used + size), dtype=torch.uint8)
+        self.memory[:used] = old[:used]
+        self.at, self.end = self.memory.data_ptr() + used, self.memory.data_ptr() + len(self.memory)
+
+    def put(self, form: _Form, tensor: torch.Tensor) -> None:
+        if self.at + form.size > self.end:
+            self.room_for(form.size)
+        _copy_bytes(self.at, tensor.data_ptr(), form.size)
+        self.at += form.size
+        self.taken.append(form)
+
+    def clear(self) -> None:
+        self.taken.clear()
+        self.at = self.memory.data_ptr()
+
+
+class _Tap:
+    """The hook of a module that is recorded, or of its second result. A copy of it does nothing, as one of _Hook."""
+
+    def __init__(self, recorder: Recorder, name: str):
+        self.name = name  # of the tensor
+        self.row = len(recorder.taps)
+        self.second: Optional[_Tap] = None  # of what stands behind the first result, as the residual stream in vLLM
+        self.best = 0.0  # the largest value of all steps before
+        self.kept: Optional[torch.Tensor] = None  # memory of a device
+        self.form = _Form(name, torch.Size([0]), torch.float32, 0)
+        self._now = recorder.now
+        self._append = recorder.now.taken.append
+        self._take = recorder.take
+        self._failed = recorder.say_error
+        self._counters = recorder.counters
+        self._id = recorder.id
+
+    def __call__(self, module: torch.nn.Module, _: Any, result: Any) -> None:
+        # Every module of every step comes here, with cold caches: clone() and a look at each property would cost three times
+        # as much.
+        if type(result) is tuple and result:
+            first = result[0]
+            if len(result) > 1 and self.second is not None and isinstance(first, torch.Tensor) and isinstance(result[1], torch.Tensor) \
+                    and result[1].shape == first.shape:
+                self.second(module, None, result[1])
+            result = first
+        if _is_compiling():
+            if isinstance(result, torch.Tensor) and result.is_floating_point():
+                _ops.record(result, self._counters, self.kept, self.row, self._id)
+            return
+        try:
+            form, now = self.form, self._now
+            if (type(result) is torch.Tensor and now.thread == _thread_number() and result.shape == form.shape
+                    and result.dtype is form.dtype and now.at + form.size <= now.end and result.is_cpu and result.is_contiguous()
+                    and not result.is_neg()):
+                _copy_bytes(now.at, result.data_ptr(), form.size)
+                now.at += form.size
+                self._append(form)
+            elif isinstance(result, torch.Tensor):
+                self._take(self, result)
+        except Exception as error:
+            self._failed("a tensor could not be recorded", f"{self.name}: ", error)
+
+    __reduce__ = _Hook.__reduce__
+
+
+@dataclasses.dataclass(eq=False)
+class _Kept:
+    """A step in the ring of a flight recorder, and its counters for longer."""
+
+    number: int
+    end: int = 0  # behind its last result among those that are not counted yet
+    stacks: list[tuple[list[str], torch.Tensor]] = dataclasses.field(default_factory=list)  # names, and tensors of one shape
+    extra: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
+    counts: list[tuple[list[str], _Counts, int]] = dataclasses.field(default_factory=list)  # and the first one's row
+    table: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # the same, read back from a device
+    left_out: int = 0  # tensors that were counted and are too large to keep
+    size: int = 0  # bytes
+
+    def put(self, names: list[str], counts: _Counts, row: int, stacked: Optional[torch.Tensor]) -> None:
+        """Tensors of one shape and type."""
+        self.counts.append((names, counts, row))
+        if stacked is not None:
+            self.stacks.append((names, stacked))
+            self.size += stacked.nbytes
+        else:
+            self.left_out += len(names)
+
+    def views(self) -> dict[str, torch.Tensor]:
+        """By their names in a dump."""
+        found: dict[str, torch.Tensor] = {}
+        for names, stacked in self.stacks:
+            for name, tensor in zip(names, stacked):
+                free, again = name, 1
+                while free in found:  # the module was called before in this step
+                    again += 1
+                    free = re.sub(r"\.output(\.1)?$", rf".output_again{again}\1", name)
+                found[free] = tensor
+        return found
+
+    def rows(self) -> dict[str, list[float]]:
+        """Of each tensor, in the order of _COLUMNS; of the last one of its name."""
+        found = dict(self.table)
+        for names, counts, row in self.counts:
+            found.update(zip(names, counts.table()[row:row + len(names)].tolist()))
+        return found
+
+
+@dataclasses.dataclass(eq=False)
+class _Alike:
+    """Results of one shape and type among those of a few steps."""
+
+    indices: list[int]
+    offsets: list[int]  # bytes
+    form: _Form
+    steps: list[tuple[int, list[str], int, int]]  # of each: its names, and which of `indices` are its own
+
+    def stack(self, memory: torch.Tensor) -> torch.Tensor:
+        size = self.form.size
+        first, last = self.offsets[0], self.offsets[-1] + size
+        if last - first == size * len(self.offsets):
+            together = memory[first:last].clone()
+        else:
+            together = torch.cat([memory[offset:offset + size] for offset in self.offsets])
+        return together.view(self.form.dtype).view(len(self.indices), *self.form.shape)
+
+
+def _groups(forms: tuple[_Form, ...], ends: list[int]) -> list[_Alike]:
+    alike: dict[Any, list[int]] = {}
+    for index, form in enumerate(forms):
+        alike.setdefault((form.shape, form.dtype), []).append(index)
+    offsets = [0, *itertools.accumulate(form.size for form in forms)]
+    groups = []
+    for indices in alike.values():
+        bounds = [bisect.bisect_left(indices, end) for end in (0, *ends)]
+        steps = [(step, [forms[i].name for i in indices[begin:end]], begin, end)
+                 for step, (begin, end) in enumerate(zip(bounds, bounds[1:])) if begin < end]
+        groups.append(_Alike(indices, [offsets[i] for i in indices], forms[indices[0]], steps))
+    return groups
+
+
+_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's kernels run on a CPU, for tests
+if torch.version.cuda or _INTERPRETED:
+    try:
+        import triton
+        import triton.language as tl
+    except ImportError:
+        triton = None
+else:
+    triton = None
+
+if triton is not None:
+
+    @triton.jit
+    def _count_kernel(values, row, total, largest, stride, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < total
+        raw = tl.load(values + at, mask=inside, other=1.0)
+        wide = raw.to(tl.float32)
+        size = tl.abs(wide)
+        tl.atomic_add(row, tl.sum(inside.to(tl.int32), 0))
+        tl.atomic_add(row + 1, tl.sum((inside & (wide != wide)).to(tl.int32), 0))
+        tl.atomic_add(row + 2, tl.sum((inside & (wide == float("inf"))).to(tl.int32), 0))
+        tl.atomic_add(row + 3, tl.sum((inside & (wide == float("-inf"))).to(tl.int32), 0))
+        tl.atomic_add(row + 4, tl.sum((inside & (size == largest)).to(tl.int32), 0))
+        tl.atomic_add(row + 5, tl.sum((inside & (wide == 0)).to(tl.int32), 0))
+        finite = tl.where(inside & (size < float("inf")), size, 0.0)
+        tl.atomic_max(row + 6, tl.max(finite, 0).to(tl.int32, bitcast=True))  # bits of positive f32 have their order
+        if raw.dtype == tl.float32:
+            bits = raw.to(tl.int32, bitcast=True).to(tl.int64)
+        else:
+            bits = raw.to(tl.int16, bitcast=True).to(tl.int64)
+        weight = (((at // stride).to(tl.int64) * 2654435762) & 4294967295) | 1
+        tl.atomic_add(row + 7, tl.sum(tl.where(inside & (at % stride == 0), bits * weight, 0), 0).to(tl.int32))
+
+
+def _count_by_torch(values: torch.Tensor, row: torch.Tensor) -> None:
+    """What _count_kernel does, where there is no Triton or it has not the type. Nothing waits for the device."""
+    wide = values.float()
+    sample = _sampled(values.view(1, -1))[0]
+    found = (*_rare(wide, torch.finfo(values.dtype).max), wide == 0)
+    row[0] += wide.numel()
+    row[1:6] += torch.stack([one.sum() for one in found]).to(torch.int32)
+    row[6] = torch.maximum(row[6], torch.where(torch.isfinite(wide), wide, 0).abs().amax().view(torch.int32))
+    digest = (sample * _hash_weights(len(sample), values.device)).sum()
+    row[7] += digest.view(1).view(torch.int32)[0]  # the low half
+
+
+def _record_on_device(values: torch.Tensor, counters: torch.Tensor, kept: Optional[torch.Tensor], row: int, recorder: int) -> None:
+    """Waits for nothing, and with Triton takes no memory: a CUDA graph can hold it."""
+    flat = values.reshape(-1)
+    if kept is not None and kept.dtype == flat.dtype and flat.numel() <= kept.numel():
+        kept[:flat.numel()].copy_(flat)
+    if triton is not None and (flat.is_cuda or _INTERPRETED) and flat.dtype in (torch.float32, torch.bfloat16, torch.float16) and flat.numel() < 1 << 31:
+        stride = -(-flat.numel() // _SAMPLE)
+        _count_kernel[(triton.cdiv(flat.numel(), 1024),)](flat, counters[row], flat.numel(), torch.finfo(flat.dtype).max, stride,
+                                                          BLOCK=1024)
+    else:
+        _count_by_torch(flat, counters[row])
+
+
+def _record_on_cpu(values: torch.Tensor, counters: torch.Tensor, kept: Optional[torch.Tensor], row: int, recorder: int) -> None:
+    known = _recorders.get(recorder)
+    if known is None:
+        return
+    if known.on_device:
+        _record_on_device(values, counters, kept, row, recorder)
+    else:
+        known.take(known.taps[row], values)
+
+
+def _end_step_of(counters: torch.Tensor, recorder: int) -> None:
+    known = _recorders.get(recorder)
+    if known is not None:
+        known.end_step()
+
+
+_recorders: weakref.WeakValueDictionary[int, Recorder] = weakref.WeakValueDictionary()
+_recorder_ids = itertools.count(secrets.randbits(40))
+# The file may be loaded twice, as nanscope.capture and as nanscope_capture: each has its own ops.
+_ops_name = f"nanscope_{__name__.replace('.', '_')}"
+_library = torch.library.Library(_ops_name, "DEF")
+# The second and third tensor are there before the call; `recorder` is the number of one in this process.
+_library.define("record(Tensor values, Tensor(a!) counters, Tensor(b!)? kept, int row, int recorder) -> ()")
+_library.define("end_step(Tensor(a!) counters, int recorder) -> ()")
+_library.impl("record", _record_on_cpu, "CPU")
+_library.impl("record", _record_on_device, "CUDA")
+_library.impl("record", lambda *_: None, "Meta")
+_library.impl("end_step", _end_step_of, "CPU")
+_library.impl("end_step", _end_step_of, "CUDA")
+_library.impl("end_step", lambda *_: None, "Meta")
+_ops = getattr(torch.ops, _ops_name)
+
+
+class _Tail:
+    """The hook behind a model's call. Where the model is compiled with its hooks, an op of its graph stands for it."""
+
+    def __init__(self, recorder: Recorder):
+        self._returned = recorder.model_returned
+        self._counters = recorder.counters
+        self._id = recorder.id
+
+    def __call__(self, *_: Any) -> None:
+        if torch.compiler.is_compiling():
+            _ops.end_step(self._counters, self._id)
+        else:
+            self._returned()
+
+    __reduce__ = _Hook.__reduce__
+
+
+class _DeviceSteps:
+    """Steps of a model on a device. Nothing here waits for it: counters of a step are read when they have arrived."""
+
+    def __init__(self, counters: torch.Tensor, turns: int, most: int):
+        self.size = 0  # bytes, of the device
+        self._counters, self._most = counters, most
+        pinned = counters.is_cuda
+        self._hosts = [torch.empty(counters.shape, dtype=counters.dtype, pin_memory=pinned) for _ in range(turns)]
+        self._kept: dict[_Tap, list[torch.Tensor]] = {}
+        self._widths: dict[_Tap, int] = {}
+        self._arriving: collections.deque[tuple[_Kept, torch.Tensor, Any]] = collections.deque()
+
+    def reserve(self, tap: _Tap, tensor: torch.Tensor, rows: int) -> None:
+        """Memory for so many rows of what a module returns, once as it runs and once for each step in the ring."""
+        if tap in self._widths:
+            return
+        width = self._widths[tap] = tensor.shape[-1] if tensor.dim() > 1 else 1
+        size = rows * width * tensor.element_size() * (1 + len(self._hosts))
+        if self.size + size <= self._most:
+            self.size += size
+            tap.kept = torch.empty(rows * width, dtype=tensor.dtype, device=tensor.device)
+            self._kept[tap] = [torch.empty_like(tap.kept) for _ in self._hosts]
+
+    def end_step(self, step: _Kept) -> None:
+        if self._kept:
+            torch._foreach_copy_([ring[step.number % len(ring)] for ring in self._kept.values()], [tap.kept for tap in self._kept])
+        host = self._hosts[step.number % len(self._hosts)]
+        while self._arriving and self._arriving[0][1] is host:  # the device is a whole ring behind: those are lost
+            self._arriving.popleft()
+        host.copy_(self._counters, non_blocking=True)
+        arrived = None
+        if self._counters.is_cuda:
+            arrived = torch.cuda.Event()
+            arrived.record()
+        self._counters.zero_()
+        self._arriving.append((step, host, arrived))
+
+    def finished(self, taps: list[_Tap], wait: bool = False) -> list[_Kept]:
+        done = []
+        while self._arriving and (wait or self._arriving[0][2] is None or self._arriving[0][2].query()):
+            step, host, arrived = self._arriving.popleft()
+            if wait and arrived is not None:
+                arrived.synchronize()
+            sizes = host[:, 6].contiguous().view(torch.float32).tolist()
+            for tap, row, absmax in zip(taps, host.tolist(), sizes):
+                if row[0] > 0:
+                    step.table[tap.name] = [*row[:6], absmax, row[7] % (1 << 32)]
+            done.append(step)
+        return done
+
+    def views(self, step: _Kept) -> dict[str, torch.Tensor]:
+        """What is kept of a step, without tensors that had more rows than there is room for."""
+        found = {}
+        for tap, ring in self._kept.items():
+            elements, width = int(step.table.get(tap.name, [0])[0]), self._widths[tap]
+            if 0 < elements <= ring[step.number % len(ring)].numel():
+                found[tap.name] = ring[step.number % len(ring)][:elements].view(-1, width)
+        return found
+
+
+def _recorded(model: torch.nn.Module, expression: Optional[str]) -> list[tuple[str, torch.nn.Module]]:
+    """By default the layers and what no layer holds: attention and MLP of each would cost a small model another 3 %."""
+    found = []
+    for path, module in model.named_modules():
+        name = _plain_name(path)
+        if not name or isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+            continue
+        outside, *inside = re.split(r"(?:^|\.)\d+(?:\.|$)", name, maxsplit=1)
+        by_default = inside[0] == "" if inside else outside.count(".") <= 1
+        if by_default if expression is None else re.search(expression, name) is not None:
+            found.append((name, module))
+    # In the order in which they return: the parts of a module before it.
+    order: list[tuple[str, torch.nn.Module]] = []
+    around: list[tuple[str, torch.nn.Module]] = []
+    for one in found:
+        while around and not one[0].startswith(around[-1][0] + "."):
+            order.append(around.pop())
+        around.append(one)
+    return order + around[::-1]
+
+
+class Recorder(_Says):
+    """What record() gives back. A copy of the model's hooks records nothing.
+
+    steps    how often the model was called
+    written  the folders that were written
+    fault    (step, tensor, reason) of what tripped it, or None
+    """
+
+    def __init__(self, folder: str, options: _Options, trips: frozenset[str], jump: Optional[float], history: int, rows: int):
+        super().__init__()
+        self.folder, self.steps = folder, 0
+        self.fault: Optional[tuple[int, str, str]] = None
+        self.id = next(_recorder_ids)
+        self.taps: list[_Tap] = []
+        self.counters = torch.zeros(0)
+        self.on_device = False
+        self.compiled = False  # hooks put there now would see nothing
+        self._options, self._trips, self._jump, self._rows = options, trips, jump, rows
+        self._writer = _Writer(folder, options, self)
+        self._turns = (options.last_steps or 1) + 2
+        self._most = options.last_steps or 1
+        self._ring: collections.deque[_Kept] = collections.deque()
+        self._history: collections.deque[_Kept] = collections.deque(maxlen=history)
+        self._open: Optional[_Kept] = None
+        self._uncounted: list[_Kept] = []
+        self._plan_of: Any = ()  # what returned something in the last steps, in order
+        self._plan: list[_Alike] = []
+        self._thread = 0  # that called the model
+        self.now = _Now()
+        self._finishing = False
+        self._asked = False  # for a dump, while a step was finished
+        self._handles: list[Any] = []
+        self._arguments: Iterable[str] = ()
+        self._model: Callable[[], Optional[torch.nn.Module]] = lambda: None
+        self._whole: Optional[Capture] = None  # takes whole steps behind the one that tripped
+        self._device: Optional[_DeviceSteps] = None
+        self._counter_file = ""
+        self._reported = 0  # steps
+        _captures.add(self)
+        _recorders[self.id] = self
+
+    __reduce__ = _Hook.__reduce__
+
+    @property
+    def written(self) -> list[str]:
+        return self._writer.written + (self._whole.written if self._whole is not None else [])
+
+    def memory(self) -> int:
+        """Bytes that it holds now."""
+        return sum(step.size for step in self._ring) + (self._device.size if self._device is not None else 0)
+
+    def takes_whole_steps(self) -> bool:
+        """Whether a step behind the one that tripped is taken with all inputs and outputs now."""
+        return self._whole is not None and self._whole.is_running()
+
+    def watch(self, model: torch.nn.Module) -> None:
+        """Hooks the modules that are recorded. Raises ValueError where the expression finds none."""
+        self._model = weakref.ref(model)
+        own = getattr(model, "_orig_mod", model)  # of what torch.compile gives back
+        self.compiled = own is not model
+        try:
+            self._arguments = tuple(inspect.signature(own.forward).parameters)
+        except Exception:  # not written in Python
+            self._arguments = ("input_ids",)
+        wanted = _recorded(own, self._options.modules)
+        if not wanted:
+            raise ValueError(f"no module of the model has a name that {self._options.modules!r} finds")
+        device = next((one.device for one in itertools.chain(own.parameters(), own.buffers())), torch.device("cpu"))
+        self.on_device = device.type not in ("cpu", "meta")
+        self.counters = torch.zeros(2 * len(wanted), len(_COLUMNS), dtype=torch.int32, device=device if self.on_device else "cpu")
+        inert = {id(part) for module in own.modules() if _computes_otherwise(module) for part in module.modules()}
+        for name, module in wanted:
+            if id(module) not in inert:
+                tap = _Tap(self, f"{name}.output")
+                self.taps.append(tap)
+                tap.second = _Tap(self, f"{name}.output.1")
+                self.taps.append(tap.second)
+                self._handles.append(_with_own_id(module.register_forward_hook(tap)))
+        begin, end = _Hook(self, self._begin), _Tail(self)
+        self._handles.append(_with_own_id(model.register_forward_pre_hook(begin, with_kwargs=True)))
+        self._handles.append(_with_own_id(model.register_forward_hook(end)))
+
+    def _begin(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        """A call of the model: what it was given in integers is kept too."""
+        if self._open is not None:
+            if threading.get_ident() != self._thread and not self._options.until_end_step:
+                self.say("thread", "the model is called by two threads at once: the second call is in no step")
+                return
+            self._finish()
+        if self._options.when is not None and not self._options.when():
+            return
+        self._open_step()
+        step = self._open
+        if step is None:
+            return
+        for name, value in itertools.chain(zip(self._arguments, args), kwargs.items()):
+            if isinstance(value, torch.Tensor):
+                if not value.is_floating_point():
+                    self._keep_extra(step, "input_ids" if args and value is args[0] else name, value)
+            elif value is not None and hasattr(type(value), "get_seq_length"):
+                with contextlib.suppress(Exception):
+                    step.extra["past_length"] = torch.tensor(int(value.get_seq_length()), device="cpu")
+
+    def _open_step(self) -> None:
+        if torch.jit.is_tracing() or _functorch_level() is not None:
+            self.say("tracing", "the model is traced or transformed: those calls are left out")
+            return
+        self._thread = threading.get_ident()
+        self._open = _Kept(self.steps)
+        self.steps += 1
+        modes = torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
+        self.now.thread = 0 if modes or self.on_device else self._thread
+
+    def take(self, tap: _Tap, tensor: torch.Tensor) -> None:
+        """A result that is not copied without a further look: a large one, one of autograd, or on a GPU."""
+        try:
+            if not tensor.is_floating_point() or tensor.numel() == 0:
+                return
+            if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or tensor.layout != torch.strided \
+                    or tensor.is_meta:
+                self.say("left out", f"{tap.name}: a tensor without elements of its own is left out")
+                return
+            if self._open is None:
+                if self._options.when is not None and not self._options.when():
+                    return
+                self._open_step()  # the model is compiled, and its own hooks with it
+            step = self._open
+            if step is None or self._thread != threading.get_ident():
+                return
+            with _aside(), torch.inference_mode(False):
+                tensor = torch.Tensor.detach(tensor)
+                if self.on_device:
+                    self._take_on_device(tap, tensor)
+                elif tensor.is_cpu:
+                    self._take_on_cpu(step, tap, tensor)
+        except Exception as error:
+            self.say_error("a tensor could not be recorded", f"{tap.name}: ", error)
+
+    def _take_on_cpu(self, step: _Kept, tap: _Tap, tensor: torch.Tensor) -> None:
+        if tensor.numel() <= _SMALL_OUTPUT:
+            if tensor.shape != tap.form.shape or tensor.dtype != tap.form.dtype:
+                tap.form = _Form(tap.name, tensor.shape, tensor.dtype, tensor.nbytes)
+            self.now.put(tap.form, tensor.resolve_neg().contiguous())
+            return
+        fits = step.size + tensor.nbytes <= self._options.max_held_bytes // self._turns
+        own = torch.stack([tensor]) if fits else tensor.reshape(1, -1)
+        step.put([tap.name], _Counts(own.view(1, -1)), 0, own if fits else None)
+
+    def _take_on_device(self, tap: _Tap, tensor: torch.Tensor) -> None:
+        if tensor.device != self.counters.device:
+            self.say("device", f"{tap.name} is on {tensor.device} and the model on {self.counters.device}: it is left out")
+            return
+        if self._device is None:
+            self._device = _DeviceSteps(self.counters, self._turns, self._options.max_held_bytes)
+        capturing = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+        if tap.kept is None and not capturing:
+            self._device.reserve(tap, tensor, self._rows)
+        _ops.record(tensor, self.counters, tap.kept, tap.row, self.id)
+
+    def add(self, name: str, tensor: torch.Tensor) -> None:
+        """Keeps a tensor of the running step that no module returns. It is not counted."""
+        try:
+            if self._whole is not None:
+                self._whole.add(name, tensor)
+            if self._open is not None and not torch.compiler.is_compiling():
+                with _aside():
+                    self._keep_extra(self._open, name, tensor)
+        except Exception as error:
+            self.say_error("a tensor could not be added", f"{name}: ", error)
+
+    def _keep_extra(self, step: _Kept, name: str, tensor: torch.Tensor) -> None:
+        if tensor.nbytes + step.size <= self._options.max_held_bytes // self._turns and not tensor.is_meta:
+            step.extra[name] = torch.Tensor.detach(tensor).clone(memory_format=torch.contiguous_format)
+            step.size += tensor.nbytes
+
+    def end_step(self) -> None:
+        """Ends a step: by itself where the model's call ends, else by the program, as behind a sampler or a CUDA graph."""
+        try:
+            if self._whole is not None:
+                self._whole.end_step()
+            if self._open is None and self.on_device:
+                self._open_step()  # of a CUDA graph, in which no hook runs
+            if self._open is not None:
+                self._finish()
+        except Exception as error:
+            self.say_error("a step could not be counted", "", error)
+
+    def model_returned(self) -> None:
+        if self._open is not None and not self._options.until_end_step:
+            self.end_step()
+
+    def _finish(self) -> None:
+        """A step is over. On a CPU, counters of so many steps are computed at once: code that runs rarely is slow each time."""
+        step, self._open = self._open, None
+        self.now.thread = 0
+        if step is None:
+            return
+        step.end = len(self.now.taken)
+        self._uncounted.append(step)
+        if self._whole is not None and self._whole.steps >= self._options.after and not self._whole.is_running():
+            self._end_whole()
+        if self.on_device or len(self._uncounted) >= self._most or self._asked:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Counts what is not counted yet, and writes what is kept if that trips the recorder."""
+        self._finishing = True
+        try:
+            with _aside(), torch.inference_mode(False):
+                steps, self._uncounted = self._uncounted, []
+                if self.on_device:
+                    self._device = self._device or _DeviceSteps(self.counters, self._turns, self._options.max_held_bytes)
+                    for step in steps:
+                        self._device.end_step(step)
+                    counted = self._device.finished(self.taps)
+                else:
+                    self._count(steps)
+                    counted = steps
+                self._history.extend(_Kept(one.number, counts=one.counts, table=one.table, left_out=one.left_out) for one in steps)
+                kept = [*self._ring, *steps]
+                for step in counted:
+                    reason = self._why(step)
+                    if reason is not None and self.fault is None:
+                        self.fault = (self._writer.number_of(step.number), *reason)
+                        before = [one for one in kept if one.number <= step.number][-self._most:]
+                        self._ring = collections.deque([*before, *(one for one in kept if one.number > step.number)])
+                        self._write()
+                        self._take_whole_steps()
+                        break
+                else:
+                    self._ring = collections.deque(kept, self._most)
+        finally:
+            self._finishing = False
+        if self._asked and self._open is None:
+            self._write()
+
+    def _count(self, steps: list[_Kept]) -> None:
+        """Tensors of one shape lie in one matrix. Steps are much alike: which ones is found out when that changes."""
+        if not self.now.taken:
+            return
+        made_of = tuple(self.now.taken), [step.end for step in steps]
+        if made_of != self._plan_of:
+            self._plan_of, self._plan = made_of, _groups(*made_of)
+        for part in self._plan:
+            stacked = part.stack(self.now.memory)
+            counts = _Counts(stacked.view(len(part.indices), -1))
+            for index, names, begin, end in part.steps:
+                steps[index].put(names, counts, begin, stacked[begin:end])
+        self.now.clear()
+
+    def _why(self, step: _Kept) -> Optional[tuple[str, str]]:
+        """The first module of a step whose counters trip the recorder, and the reason."""
+        if self._jump is None and not step.table and not any(counts.has_rare() for _, counts, _ in step.counts):
+            return None
+        taps = {tap.name: tap for tap in self.taps}
+        found = None
+        for name, (elements, nan, inf, _, saturated, _, absmax, _) in self._in_order(step):
+            tap = taps[name]
+            if found is None:
+                reasons = {"nan": nan > 0, "inf": inf > 0, "saturated": saturated > self._options.clipped_share * elements}
+                reason = next((text for key, text in _TRIPS.items() if key in self._trips and reasons[key]), None)
+                if reason is None and self._jump is not None and 0 < tap.best * self._jump < absmax:
+                    reason = f"{absmax:.4g}, the largest before was {tap.best:.4g}"
+                found = (name, reason) if reason is not None else None
+            tap.best = max(tap.best, absmax)
+        return found
+
+    def _in_order(self, step: _Kept) -> list[tuple[str, list[float]]]:
+        rows = step.rows()
+        return [(tap.name, rows[tap.name]) for tap in self.taps if tap.name in rows]
+
+    def _take_whole_steps(self) -> None:
+        """A NaN stays in a cache: the next steps show it with every input and output."""
+        model = self._model()
+        if self._options.after == 0 or model is None or self.compiled or vars(model).get("_compiled_call_impl") is not None:
+            return
+        options = dataclasses.replace(self._options, modules=None, last_steps=None,
+                                      when=lambda: self._whole is not None and self._whole.steps < self._options.after)
+        try:
+            self._whole = Capture(self.folder, options)
+            self._whole.watch(getattr(model, "_orig_mod", model))
+        except Exception as error:
+            self.say_error("the steps behind the fault cannot be taken", "", error)
+
+    def _end_whole(self) -> None:
+        if self._whole is not None and self._whole.watches_modules():
+            self._whole.writer.reported = len(self._whole.written) + self._options.after  # the recorder's line says it
+            self._whole.detach()
+
+    def dump(self) -> list[str]:
+        """Writes the steps that are kept, and the counters of all that it remembers. Gives back the folders of the steps.
+
+        A signal handler may call it: while a step is counted, it is written behind that.
+        """
+        if self._finishing or self._open is not None:
+            self._asked = True
+            return []
+        self._settle()
+        return self._write()
+
+    def _write(self) -> list[str]:
+        self._asked = False
+        before = len(self._writer.written)
+        try:
+            with _aside(), torch.inference_mode(False):
+                if self._device is not None:
+                    self._device.finished(self.taps, wait=True)
+                self._writer.add([self._as_step(kept) for kept in self._ring])
+                self._ring.clear()
+                self._writer.flush()
+                self._write_counters()
+        except Exception as error:
+            self.say_error("the kept steps cannot be written", "", error)
+        return self._writer.written[before:]
+
+    def _as_step(self, kept: _Kept) -> _Step:
+        step = _Step(self._writer.number_of(kept.number), faulty=self.fault is not None)
+        views = kept.views() if self._device is None else self._device.views(kept)
+        for name, tensor in {**kept.extra, **views}.items():
+            step.put(name, tensor.to("cpu", copy=True))
+        return step
+
+    def _write_counters(self) -> None:
+        """One line of JSON for the file and one for each step. It has a name that none had before."""
+        parent = self._writer.parent()
+        os.makedirs(parent, exist_ok=True)
+        written = {os.path.basename(one) for one in self._writer.written}
+        if not self._counter_file:
+            taken = [name for name in os.listdir(parent) if _COUNTERS.fullmatch(name)]
+            self._counter_file = os.path.join(parent, f"counters_{len(taken):05d}.jsonl")
+        partial = f"{self._counter_file}.{secrets.token_hex(4)}.partial"
+        with open(partial, "w", encoding="utf-8") as file:
+            head = {"nanscope_counters": 1, "columns": _COLUMNS, "fault": self.fault}
+            file.write(json.dumps(head) + "\n")
+            for kept in self._history:
+                number = self._writer.number_of(kept.number)
+                line = {"step": number, "written": f"step_{number:05d}" in written, "left_out": kept.left_out,
+                        "tensors": {name: [*map(int, row[:6]), row[6], int(row[7])] for name, row in self._in_order(kept)}}
+                file.write(json.dumps(line) + "\n")
+        os.replace(partial, self._counter_file)
+
+    def detach(self) -> None:
+        """Removes the hooks. What is kept is dropped."""
+        self._end_whole()
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        if self._open is not None:
+            self.end_step()
+        self.write_rest()
+        self._ring.clear()
+
+    def write_rest(self) -> None:
+        """Writes what could not be written before, and says in one line what there is and what to do with it."""
+        try:
+            with _aside():
+                self._end_whole()
+                if self._uncounted:
+                    self._settle()
+                self._writer.flush(last=True)
+        except Exception as error:
+            self.say_error("what is left cannot be written", "", error)
+        if self.steps != self._reported:
+            self._reported = self.steps
+            with contextlib.suppress(Exception):
+                print(f"nanscope_capture: {self._summary()}", file=sys.stderr)
+
+    def _summary(self) -> str:
+        counted = _steps(self.steps)
+        if not self.written:
+            return f"{counted} counted, none tripped the recorder; nothing is written"
+        what = f"step {self.fault[0]} tripped: {self.fault[1]}, {self.fault[2]}" if self.fault is not None else "written as asked"
+        size = sum(writer.bytes for writer in (self._writer, *([self._whole.writer] if self._whole is not None else [])))
+        return (f"{counted} counted; {what}; {_steps(len(self.written))}, {size / 1e6:.1f} MB, and {self._counter_file}; "
+                f"now: nanscope diagnose {shlex.quote(self.folder)}")
+
+    def write_on(self, number: int) -> None:
+        """Writes what is kept when a signal arrives, and then does what the program does with that signal."""
+        before = signal.getsignal(number)
+        own = weakref.ref(self)
+
+        def handle(*given: Any) -> None:
+            recorder = own()
+            if recorder is not None:
+                recorder.dump()
+            if callable(before):
+                before(*given)
+
+        signal.signal(number, handle)
+
+    def renew_locks(self) -> None:
+        """In a forked process."""
+        self._open, self._uncounted = None, []
+        self.now.clear()
+        self._ring.clear()
+        self._history.clear()
+        self._writer.forget()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.detach()
+
+
+def record(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, last: int = 4, on: Iterable[str] = ("nan", "inf"),
+           jump: Optional[float] = None, after: int = 1, modules: Optional[str] = None, history: int = 256, clipped_share: float = 0.01,
+           max_bytes: int = 64 << 30, max_held_bytes: int = 1 << 30, rows: int = 64, when: Optional[Callable[[], bool]] = None,
+           until_end_step: bool = False, signal: Optional[int] = None) -> Recorder:
+    """A flight recorder that a server can afford: counts what modules return, and writes the last steps when a counter trips.
+
+    last            steps whose tensors are kept
+    on              what trips it: "nan", "inf" (the positive one), "saturated" (more than clipped_share of a tensor's values
+                    at the largest finite one)
+    jump            a largest value so many times that of all steps before trips it too
+    after           steps behind it that are written whole, with every input and output
+    modules         regular expression; None: the layers and what no layer holds
+    history         steps whose counters are remembered and written beside the tensors
+    max_held_bytes  of tensors; larger ones are counted, and not kept
+    rows            on a GPU: tokens of a step that are kept, in memory reserved at the first call
+    until_end_step  as in attach()
+    signal          a signal, such as signal.SIGUSR1, that writes what is kept; from the main thread only
+
+    Raises ValueError for arguments that make no sense and where `modules` finds no module. Later nothing is raised.
+    """
+    unknown = sorted(set(on) - set(_TRIPS))
+    if unknown or last < 1 or history < 1 or after < 0 or rows < 1 or (jump is not None and jump <= 1):
+        raise ValueError(f"on has {unknown[0]!r}; there are {', '.join(_TRIPS)}" if unknown else
+                         "last, history and rows are at least 1, after at least 0, jump is above 1")
+    options = _Options(modules=modules, last_steps=last, after=after, clipped_share=clipped_share, max_bytes=max_bytes,
+                       max_held_bytes=max_held_bytes, when=when, until_end_step=until_end_step)
+    recorder = Recorder(os.fsdecode(folder), options, frozenset(on), jump, history, rows)
+    recorder.watch(model)
+    if signal is not None:
+        recorder.write_on(signal)
+    return recorder
+
+
+def save_weights(model: torch.nn.Module, folder: str | os.PathLike[str]) -> int:
+    """Writes a model's weights as a checkpoint: model.safetensors and, of a model of transformers, config.json.
+
+    Gives back the bytes of the weights. A folder that is there is left as it is. Tied weights are written once, as
+    transformers does. Raises OSError where nothing can be written, ValueError for a dtype that safetensors does not have.
+    """
+    if os.path.lexists(folder):
+        return 0
+    tensors: dict[str, torch.Tensor] = {}
+    seen: set[tuple[int, int, tuple[int, ...]]] = set()
+    with _aside():
+        for path, tensor in itertools.chain(model.named_parameters(), _saved_buffers(model)):
+            copied = _copy_of(tensor, sys.maxsize)
+            place = (tensor.data_ptr(), tensor.numel(), tuple(tensor.stride()))
+            if place not in seen:
+                tensors[_plain_name(path)] = copied
+            seen.add(place)
+    partial = f"{os.fspath(folder)}.{secrets.token_hex(4)}.partial"
+    os.makedirs(partial)
+    try:
+        save_safetensors(tensors, os.path.join(partial, "model.safetensors"))
+        config = getattr(getattr(model, "config", None), "to_json_string", None)
+        if config is not None:
+            with open(os.path.join(partial, "config.json"), "w", encoding="utf-8") as file:
+                file.write(config())
+        os.rename(partial, folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
+def _saved_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Those that state_dict() has too: no tables of angles, which are computed."""
+    for path, module in model.named_modules():
+        for key, tensor in module._buffers.items():
+            if tensor is not None and key not in module._non_persistent_buffers_set:
+                yield f"{path}.{key}" if path else key, tensor
 
 
 class _Script:
@@ -957,6 +1896,7 @@ def main() -> None:
     parser.add_argument("--last", type=int, metavar="N", help="keep the last N steps and write them when a fault appears")
     parser.add_argument("--modules", metavar="EXPRESSION", help="modules whose names it finds")
     parser.add_argument("--no-inputs", action="store_true", help="outputs alone")
+    parser.add_argument("--weights", action="store_true", help="the weights too, once, in FOLDER/checkpoint")
     parser.add_argument("script", help="a Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
     given = parser.parse_args()
@@ -969,7 +1909,7 @@ def main() -> None:
     except re.error as error:
         parser.error(f"--modules {given.modules!r} is no regular expression: {error}")
     script = _Script(os.path.abspath(given.output), {"every": given.every, "last_steps": given.last, "modules": given.modules,
-                                                     "inputs": not given.no_inputs})
+                                                     "inputs": not given.no_inputs, "weights": given.weights})
     script.watch()
     sys.argv = [given.script, *given.arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(given.script))

@@ -3,6 +3,7 @@
     NANSCOPE_CAPTURE=dump vllm serve MODEL
     NANSCOPE_CAPTURE=dump,every=10 python offline_script.py
     NANSCOPE_CAPTURE='dump,last=4,modules=layers\\.(0|1)\\.' vllm serve MODEL
+    NANSCOPE_CAPTURE=dump,recorder,last=4 vllm serve MODEL                # the flight recorder
 
 vLLM finds it by the entry point `vllm.general_plugins` of the installed package, in every process. Without the
 environment variable it does nothing. With it, vLLM runs the model without torch.compile and without CUDA graphs, since
@@ -10,7 +11,9 @@ hooks do not run inside them. A worker attaches nanscope_capture to its model wh
 holds the positions, the block table, the slots and lengths of its requests, the logits and the sampled tokens.
 
 Options after the folder, separated by commas: every=N, last=N, after=N, inputs=0, max_bytes=N as in
-nanscope_capture.attach(); modules=EXPRESSION takes the rest of the text. Tried with vLLM 0.32.
+nanscope_capture.attach(); modules=EXPRESSION takes the rest of the text. With `recorder` it is nanscope_capture.record() that
+is attached, with last=N, after=N, jump=N, history=N, max_bytes=N and modules=EXPRESSION as there, and SIGUSR1 writes what is
+kept with signal=10. Tried with vLLM 0.32.
 """
 
 from __future__ import annotations
@@ -24,26 +27,33 @@ import torch
 
 VARIABLE = "NANSCOPE_CAPTURE"
 _NUMBERS = {"every": "every", "last": "last_steps", "after": "after", "inputs": "inputs", "max_bytes": "max_bytes"}
+_RECORDER = {key: key for key in ("last", "after", "jump", "history", "signal", "max_bytes")}
 _METADATA = ("query_start_loc", "seq_lens", "block_table")  # of vLLM's attention backends, by these names
 _log = logging.getLogger("vllm.plugins.nanscope")
 
 
-def options_of(text: str) -> tuple[str, dict[str, Any]]:
-    """The folder and the arguments of attach() in the variable's text. Raises ValueError for one that it does not know."""
+def options_of(text: str) -> tuple[str, bool, dict[str, Any]]:
+    """The folder, whether it is for the recorder, and the arguments of attach() or record() in the variable's text.
+
+    Raises ValueError for one that it does not know.
+    """
     folder, _, rest = text.partition(",")
     if not folder:
         raise ValueError(f"{VARIABLE} begins with a folder")
+    recorder = rest == "recorder" or rest.startswith("recorder,")
+    rest = rest.removeprefix("recorder").removeprefix(",") if recorder else rest
+    known = _RECORDER if recorder else _NUMBERS
     options: dict[str, Any] = {}
     while rest:
         key, equals, rest = rest.partition("=")
         if key == "modules" and equals:
-            return folder, {**options, "modules": rest}
+            return folder, recorder, {**options, "modules": rest}
         value, _, rest = rest.partition(",")
-        if key not in _NUMBERS or not equals or not value.isdecimal():
-            known = ", ".join(f"{one}=N" for one in _NUMBERS)
-            raise ValueError(f"{VARIABLE} has {key + equals + value!r}; there are {known} and, last, modules=EXPRESSION")
-        options[_NUMBERS[key]] = bool(int(value)) if key == "inputs" else int(value)
-    return folder, options
+        if key not in known or not equals or not value.isdecimal():
+            names = ", ".join(f"{one}=N" for one in known)
+            raise ValueError(f"{VARIABLE} has {key + equals + value!r}; there are {names} and, last, modules=EXPRESSION")
+        options[known[key]] = bool(int(value)) if key == "inputs" else int(value)
+    return folder, recorder, options
 
 
 def stored_rows(cache: torch.Tensor, slots: torch.Tensor, isa: Optional[str]) -> Optional[tuple[torch.Tensor, torch.Tensor]]:
@@ -75,7 +85,7 @@ def stored_rows(cache: torch.Tensor, slots: torch.Tensor, isa: Optional[str]) ->
 class _Worker:
     """What is captured of one worker of vLLM."""
 
-    def __init__(self, worker: Any, folder: str, options: dict[str, Any]):
+    def __init__(self, worker: Any, folder: str, recorder: bool, options: dict[str, Any]):
         try:
             import nanscope_capture as capture
         except ImportError:
@@ -86,7 +96,8 @@ class _Worker:
         while hasattr(model, "runnable"):  # what vLLM puts around a model for CUDA graphs
             model = model.runnable
         self._running = False
-        self._capture = capture.attach(model, folder, when=lambda: self._running, until_end_step=True, **options)
+        start = capture.record if recorder else capture.attach
+        self._capture = start(model, folder, when=lambda: self._running, until_end_step=True, **options)
         model.register_forward_pre_hook(self._take_metadata)
         for name, module in model.named_modules():
             if str(getattr(module, "kv_cache_dtype", "")).startswith("fp8") and hasattr(module, "kv_cache"):
@@ -106,6 +117,10 @@ class _Worker:
 
     def end_step(self) -> None:
         self._capture.end_step()
+
+    def memory(self) -> int:
+        """Bytes that the recorder holds."""
+        return int(self._capture.memory()) if hasattr(self._capture, "memory") else 0
 
     def _take_metadata(self, *_: Any) -> None:
         try:
@@ -131,6 +146,8 @@ class _Worker:
 
     def _take_stored(self, name: str, attention: Any, *_: Any) -> None:
         """The codes that this step wrote into the cache of a layer, row by row: attention reads them, not what was given."""
+        if not self._capture.takes_whole_steps():
+            return
         try:
             slots = self._slots(name)
             rows = stored_rows(attention.kv_cache, slots, getattr(attention, "isa", None)) if slots is not None else None
@@ -163,16 +180,17 @@ class _Worker:
 class _Workers:
     """The workers of this process, each attached when it first executes a step. A failure is logged, once."""
 
-    def __init__(self, folder: str, options: dict[str, Any]):
+    def __init__(self, folder: str, recorder: bool, options: dict[str, Any]):
         self._folder = os.path.abspath(folder)
+        self._recorder = recorder
         self._options = options
 
     def of(self, worker: Any) -> Optional[_Worker]:
         if not hasattr(worker, "_nanscope"):
             worker._nanscope = None
             try:
-                worker._nanscope = _Worker(worker, self._folder, self._options)
-                _log.info("nanscope: steps are written to %s", self._folder)
+                worker._nanscope = _Worker(worker, self._folder, self._recorder, self._options)
+                _log.info("nanscope: steps are written to %s%s", self._folder, " when a counter trips" if self._recorder else "")
             except Exception as error:
                 _log.error("nanscope: nothing is captured: %s: %s", type(error).__name__, error)
         found: Optional[_Worker] = worker._nanscope
@@ -228,8 +246,8 @@ def register() -> None:
     if not text:
         return
     try:
-        folder, options = options_of(text)
+        folder, recorder, options = options_of(text)
         _run_eagerly()
-        _watch_workers(_Workers(folder, options))
+        _watch_workers(_Workers(folder, recorder, options))
     except Exception as error:
         _log.error("nanscope: nothing is captured: %s: %s", type(error).__name__, error)

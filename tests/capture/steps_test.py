@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -96,6 +97,36 @@ with nanscope_capture.attach(model, "a dump"):
     model(X)
 """], capture_output=True, text=True, check=True, cwd=self.folder, timeout=300)
         self.assertEqual(done.stderr, "nanscope_capture: 1 step, 0.0 MB in a dump; now: nanscope diagnose 'a dump'\n")
+
+
+class WeightsTest(CaptureCase):
+    def test_they_are_written_once(self):
+        model = linears(2)
+        model.register_buffer("scale", torch.tensor([2.0]))
+        model.register_buffer("angles", torch.tensor([1.0]), persistent=False)
+        model.parts[1].weight = model.parts[0].weight  # tied
+        model.config = types.SimpleNamespace(to_json_string=lambda: "{}")
+        expected = {name: tensor.clone() for name, tensor in model.state_dict().items() if name != "parts.1.weight"}
+        with nanscope_capture.attach(model, self.path(), weights=True):
+            model(X)
+        checkpoint = os.path.join(self.path(), "checkpoint")
+        self.assertEqual(sorted(os.listdir(checkpoint)), ["config.json", "model.safetensors"])
+        os.rename(os.path.join(checkpoint, "model.safetensors"), os.path.join(checkpoint, "tensors.safetensors"))
+        found = tensors_in(checkpoint)
+        self.assertEqual(set(found), {"parts.0.weight", "parts.0.bias", "parts.1.bias", "scale"})
+        self.assertTrue(all(torch.equal(found[name], tensor) for name, tensor in expected.items()))
+        with self.assertWarnsRegex(RuntimeWarning, "is there already"), nanscope_capture.attach(linears(5), self.path(), weights=True):
+            pass
+        self.assertEqual(set(tensors_in(checkpoint)), set(found))
+
+    def test_a_model_that_cannot_be_written_is_captured(self):
+        model = linears()
+        model.register_parameter("nothing", torch.nn.Parameter(torch.empty(2, device="meta")))
+        with self.assertWarnsRegex(RuntimeWarning, "the weights cannot be written"):
+            capture = nanscope_capture.attach(model, self.path(), weights=True)
+        with capture:
+            model(X)
+        self.assertEqual(os.listdir(self.path()), ["step_00000"])
 
 
 class ScriptTest(CaptureCase):

@@ -99,12 +99,16 @@ VLLM = {
 class OptionsTest(unittest.TestCase):
     def test_all(self):
         text = "some folder,every=10,last=4,after=2,inputs=0,max_bytes=7,modules=layers\\.(0|1)\\.,x=y"
-        self.assertEqual(nanscope_vllm.options_of(text), ("some folder", {
+        self.assertEqual(nanscope_vllm.options_of(text), ("some folder", False, {
             "every": 10, "last_steps": 4, "after": 2, "inputs": False, "max_bytes": 7, "modules": "layers\\.(0|1)\\.,x=y"}))
-        self.assertEqual(nanscope_vllm.options_of("dump"), ("dump", {}))
+        self.assertEqual(nanscope_vllm.options_of("dump"), ("dump", False, {}))
+        self.assertEqual(nanscope_vllm.options_of("dump,recorder"), ("dump", True, {}))
+        self.assertEqual(nanscope_vllm.options_of("dump,recorder,last=2,jump=8,modules=recorder,x"), ("dump", True, {
+            "last": 2, "jump": 8, "modules": "recorder,x"}))
 
     def test_mistakes(self):
-        for text in (",every=1", "dump,evry=1", "dump,every", "dump,every=x", "dump,every=-1"):
+        for text in (",every=1", "dump,evry=1", "dump,every", "dump,every=x", "dump,every=-1", "dump,last=4,recorder",
+                     "dump,recorder,every=2", "dump,recorderlast=4"):
             with self.assertRaises(ValueError, msg=text):
                 nanscope_vllm.options_of(text)
 

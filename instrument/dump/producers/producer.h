@@ -31,6 +31,7 @@ struct ProducerFindings {
   std::vector<RunNote> notes;
   std::vector<RunNote> unread;  ///< files of its own that are damaged, with the reason in one line
   std::size_t expected = 0;     ///< tensors that its directory of the dump lists
+  std::string sparse;           ///< a file that says: what lies between the dumped tensors was not dumped
 };
 
 struct ProducerOptions {
