@@ -19,7 +19,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NANSCOPE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
-PAGES = ["README.md"] + sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
+PAGES = ["README.md"] + sorted(page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rglob("*.md"))
 README_LINES = 120
 LINE = 120
 SECONDS = 240  # for one command; --counterfactuals replays 41 runs
@@ -314,7 +314,7 @@ class Pages(unittest.TestCase):
 
     def test_index_names_every_page(self):
         named = {target.partition("#")[0] for _, target in links("docs/index.md")}
-        self.assertEqual(sorted({pathlib.Path(page).name for page in PAGES[1:]} - named - {"index.md"}), [])
+        self.assertEqual(sorted({page.removeprefix("docs/") for page in PAGES[1:]} - named - {"index.md"}), [])
 
 
 if __name__ == "__main__":
