@@ -2,14 +2,15 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/open_target.h"
-#include "core/dump/diff_dumps.h"
-#include "instrument/diagnosis/diff.h"
-#include "scenarios/report/dump_diff_report.h"
+#include "instrument/diff/diff.h"
+#include "instrument/files/file.h"
+#include "scenarios/report/diff_report.h"
 #include "scenarios/report/run_json.h"
-#include "scenarios/report/why_report.h"
 
 namespace nanscope::cli {
 
@@ -18,50 +19,55 @@ namespace {
 struct DiffCommandOptions {
   std::string a;
   std::string b;
+  std::string repeat;
+  std::string map;
   std::size_t limit = 1;
   std::string format = "text";
   bool follow_links = false;
 };
 
-/// Checks that neither target changed while it was read.
-Status check(const scenarios::OpenRun& a, const scenarios::OpenRun& b) {
-  if (Status same = a.check(); !same) return same;
-  return b.check();
-}
+constexpr std::uint64_t kMostMap = std::uint64_t{1} << 20;  ///< bytes of a file of names
 
-int compare_dumps(scenarios::OpenRun& run_a, scenarios::OpenRun& run_b, const DiffCommandOptions& options,
-                  const Interrupt& interrupt) {
-  OpenDump& a = *run_a.dump();
-  OpenDump& b = *run_b.dump();
-  DumpDiffOptions diff_options;
-  diff_options.limit = options.limit;
-  const auto found = diff_dumps(a.dump(), a, b.dump(), b, diff_options);
-  if (const Status same = check(run_a, run_b); !same) return failed(same.error(), interrupt);
-  if (!found) return failed(found.error(), interrupt);
-  print(options.format == "json" ? report::dump_json(to_json(*found))
-                                 : report::dump_diff_text(*found, options.a, options.b, output_terminal()));
-  return found->same() ? kClean : kFound;
-}
+using Open = Result<std::unique_ptr<scenarios::OpenRun>>;
 
-int compare_runs(scenarios::OpenRun& a, scenarios::OpenRun& b, const DiffCommandOptions& options,
-                 const Interrupt& interrupt) {
-  DiffOptions diff_options;
-  diff_options.limit = options.limit;
-  const auto found = diff(a.view(), b.view(), diff_options);
-  if (const Status same = check(a, b); !same) return failed(same.error(), interrupt);
+int compare(const std::vector<scenarios::OpenRun*>& runs, const DiffOptions& diff_options,
+            const DiffCommandOptions& options, const Interrupt& interrupt) {
+  const Result<DiffReport> found = diff(runs[0]->view(), runs[1]->view(), diff_options);
+  // No target may have changed while it was read.
+  for (scenarios::OpenRun* run : runs) {
+    if (const Status same = run->check(); !same) return failed(same.error(), interrupt);
+  }
   if (!found) return failed(found.error(), interrupt);
   print(options.format == "json" ? report::dump_json(to_json(*found))
                                  : report::diff_text(*found, options.a, options.b, output_terminal()));
   return found->same() ? kClean : kFound;
 }
 
+Result<align::NameMap> read_map(const std::string& path) {
+  if (path.empty()) return align::NameMap{};
+  const auto bytes = read_file(path, kMostMap);
+  if (!bytes) return tl::unexpected(bytes.error());
+  Result<align::NameMap> map = align::parse_name_map({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  return map ? std::move(map) : fail(path + ": " + map.error().message);
+}
+
 int compare_targets(const DiffCommandOptions& options, const Interrupt& interrupt) {
-  const auto a = open_target(options.a, interrupt, {.follow_links = options.follow_links});
-  if (!a) return failed(a.error(), interrupt);
-  const auto b = open_target(options.b, interrupt, {.follow_links = options.follow_links});
-  if (!b) return failed(b.error(), interrupt);
-  const bool dumps = (*a)->dump() != nullptr && (*b)->dump() != nullptr;
-  return dumps ? compare_dumps(**a, **b, options, interrupt) : compare_runs(**a, **b, options, interrupt);
+  DiffOptions diff_options;
+  diff_options.limit = options.limit;
+  Result<align::NameMap> map = read_map(options.map);
+  if (!map) return failed(map.error(), interrupt);
+  diff_options.names = std::move(*map);
+  std::vector<std::unique_ptr<scenarios::OpenRun>> open;
+  std::vector<scenarios::OpenRun*> runs;
+  for (const std::string& target : {options.a, options.b, options.repeat}) {
+    if (target.empty()) continue;
+    Open one = open_target(target, interrupt, {.follow_links = options.follow_links});
+    if (!one) return failed(one.error(), interrupt);
+    open.push_back(std::move(*one));
+    runs.push_back(open.back().get());
+  }
+  if (runs.size() > 2) diff_options.repeat = &runs[2]->view();
+  return compare(runs, diff_options, options, interrupt);
 }
 
 }  // namespace
@@ -75,18 +81,26 @@ void add_diff_command(CLI::App& app, Action& action) {
       ->type_name("N")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  command->add_option("--repeat", options->repeat, "A again: measures the noise between two healthy runs")
+      ->type_name("C");
+  command->add_option("--map", options->map, "Lines of a name in A, the same tensor's in B, and how ranks are joined")
+      ->type_name("FILE");
   add_follow_links(*command, options->follow_links);
   add_format(*command, options->format, {"text", "json"});
   command->footer(
-      "nanscope aligns two dumps by their tensors' names and compares them as numbers: values are equal if they differ "
-      "by no more than the rounding of the coarser format. It aligns two recordings, or a recording and a dump, by "
-      "place (request/step/layer/op.role) and compares them bit for bit.\n"
+      "nanscope aligns two runs: sequences by their tokens, rows by sequence and position, tensors by name, op or "
+      "content; ranks are joined. It compares two recordings bit for bit, and others as numbers. Numbers are the same "
+      "if "
+      "they differ by no more than rounding explains. Of what differs by more, it shows first what stands out of the "
+      "noise between the two.\n"
       "\n"
       "Examples:\n"
       "  nanscope diff before.nanscope after.nanscope\n"
       "  nanscope diff a.nanscope b.nanscope -n 5 --format json\n"
       "  nanscope diff good/ bad/\n"
       "  nanscope diff run.nanscope dump/        nanscope's engine against a server\n"
+      "  nanscope diff tp1/ tp2/ --map names     names that nanscope cannot match\n"
+      "  nanscope diff a/ b/ --repeat a2/        a2 is A again\n"
       "\n"
       "Exit codes: 0 the same, 1 different, 2 bad usage or bad input, 130 interrupted.");
   command->callback([options, &action] {

@@ -15,8 +15,8 @@
 #include "core/numbers/format.h"
 #include "gui/export/new_file.h"
 #include "gui/prepare/story.h"
-#include "instrument/diagnosis/diff.h"
 #include "instrument/diagnosis/facts.h"
+#include "instrument/diff/diff.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
 
@@ -51,6 +51,7 @@ std::string how(const Difference& first) {
     case DifferenceKind::shape:
       return fmt::format("{} here, {} there", shape_of(*first.a), shape_of(*first.b));
     case DifferenceKind::content:
+    case DifferenceKind::not_finite:
       break;
   }
   return "other bits";
@@ -121,7 +122,7 @@ Result<fs::path> keep_beside(const BesideRun& run, const fs::path& recording) {
 }
 
 Result<Divergence> find_divergence(RunView& here, RunView& there) {
-  const Result<DiffReport> report = diff(here, there, {.limit = kDescribed});
+  const Result<DiffReport> report = diff(here, there, {.limit = kDescribed, .names = {}});
   if (!report) return tl::unexpected(report.error());
   Divergence found;
   if (report->same()) {

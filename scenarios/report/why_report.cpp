@@ -72,19 +72,6 @@ std::string left_out(std::size_t count, const Terminal& terminal) {
   return fmt::format("     {}\n", paint(terminal, Ink::dim, fmt::format("{} {}", dots, counted(count, "hop"))));
 }
 
-std::string side(const std::optional<Tensor>& tensor) {
-  if (!tensor) return "absent";
-  const std::string shape = fmt::format("{} {} x {}", name(tensor->format), tensor->tokens, tensor->channels);
-  return tensor->hash ? fmt::format("{} {:016x}", shape, *tensor->hash) : shape;
-}
-
-/// The place of a difference, and what a dump calls the tensor.
-std::string place_line(const Difference& difference, const Terminal& terminal) {
-  const std::string place = paint(terminal, Ink::bold, printable(place_text(difference.where), terminal));
-  const std::optional<Tensor>& tensor = difference.a ? difference.a : difference.b;
-  return tensor && !tensor->name.empty() ? fmt::format("{} ({})", place, printable(tensor->name, terminal)) : place;
-}
-
 }  // namespace
 
 std::string value_and_bits(Format format, float value, std::uint32_t code) {
@@ -106,33 +93,6 @@ std::string why_text(const WhyPath& path, const Terminal& terminal, Hops hops) {
   }
   if (!path.conclusion.empty()) text += '\n' + paragraph("Cause     ", printable(path.conclusion, terminal), terminal);
   if (!path.stopped.empty()) text += paragraph("Stopped   ", printable(path.stopped, terminal), terminal);
-  return text;
-}
-
-std::string diff_text(const DiffReport& report, std::string_view a, std::string_view b, const Terminal& terminal) {
-  std::string text =
-      heading(fmt::format("nanscope diff {} {}", printable(a, terminal), printable(b, terminal)), terminal);
-  text += paragraph("",
-                    fmt::format("{} tensors compared, {} differ, {} in one run alone", report.compared,
-                                report.differing, report.unmatched),
-                    terminal);
-  if (report.unknown > 0)
-    text += paragraph(
-        "",
-        fmt::format("{} could not be compared: there are neither hashes nor elements", counted(report.unknown, "pair")),
-        terminal);
-  if (report.same()) {
-    const char* verdict = report.unknown == 0 ? "The runs are the same, bit for bit."
-                                              : "What could be compared is the same, bit for bit.";
-    return text + paint(terminal, Ink::green, verdict) + '\n';
-  }
-  for (std::size_t i = 0; i < report.differences.size(); ++i) {
-    const Difference& difference = report.differences[i];
-    text += '\n' + folded(i == 0 ? "First " : "Also  ",
-                          fmt::format("{}: {}", place_line(difference, terminal), name(difference.kind)), terminal);
-    text += paragraph("  ", printable(difference.summary, terminal), terminal);
-    text += fmt::format("  A  {}\n  B  {}\n", side(difference.a), side(difference.b));
-  }
   return text;
 }
 

@@ -260,7 +260,7 @@ TEST_F(DiagnoseDumps, WhyRefusesWhatIsNotThere) {
   expect_refused("why one 7/0/0/attn_norm", "there is no request 7");
 }
 
-TEST_F(DiagnoseDumps, DiffTakesDumpsByNameAndMixedTargetsByPlace) {
+TEST_F(DiagnoseDumps, DiffTakesDumpsAndMixedTargets) {
   EXPECT_EQ(run("diff clean clean").code, 0);
   const Output dumps = run("diff clean one");
   EXPECT_EQ(dumps.code, 1);
@@ -268,7 +268,12 @@ TEST_F(DiagnoseDumps, DiffTakesDumpsByNameAndMixedTargetsByPlace) {
   ASSERT_EQ(run("run small.toml").code, 0);
   const Output mixed = run("diff small.nanscope clean");
   EXPECT_EQ(mixed.code, 1) << mixed.err;
-  EXPECT_THAT(mixed.out, HasSubstr("in one run alone"));
+  EXPECT_THAT(mixed.out, HasSubstr("without a partner"));
+  EXPECT_THAT(run("diff clean one --repeat clean").out, HasSubstr("layers.0.input_layernorm"));
+  EXPECT_EQ(run("diff clean clean --repeat clean").code, 0);
+  write("names", "model.layers.0 model.layers.1\nalone\n");
+  expect_refused("diff clean one --map names", "names: line 2");
+  expect_refused("diff clean one --map absent", "absent");
   expect_refused("diff clean absent", "absent");
 }
 

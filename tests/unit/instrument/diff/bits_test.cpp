@@ -1,11 +1,10 @@
-#include "instrument/diagnosis/diff.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "core/run/recording_view.h"
+#include "instrument/diff/diff.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
 namespace nanscope {
@@ -38,7 +37,7 @@ RunBuilder small_run(float value, bool extra_op = false, std::int64_t steps = 2)
 DiffReport diff_of(RunBuilder& a, RunBuilder& b, std::size_t limit = 1) {
   RecordingView left(a.run, a.tensors);
   RecordingView right(b.run, b.tensors);
-  Result<DiffReport> report = diff(left, right, {limit});
+  Result<DiffReport> report = diff(left, right, {limit, {}, nullptr});
   EXPECT_TRUE(report.has_value());
   return report.value_or(DiffReport{});
 }

@@ -1,0 +1,129 @@
+#include "instrument/diff/outstanding.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "core/counted.h"
+
+namespace nanscope::align {
+namespace {
+
+constexpr std::size_t kListed = 1024;  ///< rows
+constexpr std::size_t kNamed = 6;      ///< in a sentence
+constexpr double kNearlyAll = 0.999;   ///< of the squares of a difference
+constexpr std::int64_t kFewParts = 4;  ///< channels are told where they are at most this part of all
+
+/// The channels that hold nearly all of the difference, where these are few.
+std::optional<Range> few_channels(const std::vector<double>& squares) {
+  const double all = std::accumulate(squares.begin(), squares.end(), 0.0);
+  if (!(all > 0)) return std::nullopt;
+  std::size_t first = 0;
+  std::size_t end = squares.size();
+  double left = all * (1 - kNearlyAll);
+  while (first < end && squares[first] <= left / 2) left -= squares[first++];
+  while (end > first && squares[end - 1] <= left) left -= squares[--end];
+  const auto width = static_cast<std::int64_t>(end - first);
+  if (width == 0 || width * kFewParts > std::ssize(squares)) return std::nullopt;
+  return Range{static_cast<std::int64_t>(first), static_cast<std::int64_t>(end) - 1};
+}
+
+void find_columns(Outstanding& found, Side& a, Side& b, const Measured& pair, const std::vector<RowApart>& rows) {
+  const Group& group = a.group(pair.partner.a);
+  if (group.meeting() != Meeting::rows && group.meeting() != Meeting::keys) return;
+  found.channels = few_channels(squares_by_column(a, b, pair.partner, rows));
+  const Tensor& tensor = *group.sheets.front().tensor;
+  if (!found.channels || tensor.heads <= 1) return;
+  const std::int64_t width = std::max<std::int64_t>(1, tensor.width());
+  found.heads = Range{found.channels->first / width, found.channels->last / width};
+}
+
+/// The pattern of positions of the sequence that has most of them.
+void find_pattern_of(Outstanding& found, const Measured& pair, const std::vector<RowApart>& rows) {
+  std::map<std::int64_t, std::set<std::int64_t>> marked;
+  for (const RowApart& row : rows) marked[row.place.sequence].insert(row.place.position);
+  const auto most = std::max_element(marked.begin(), marked.end(),
+                                     [](const auto& x, const auto& y) { return x.second.size() < y.second.size(); });
+  std::set<std::int64_t> all;
+  for (const RowApart& row : pair.apart.rows) {
+    if (row.place.sequence == most->first) all.insert(row.place.position);
+  }
+  found.pattern = find_pattern({all.begin(), all.end()}, {most->second.begin(), most->second.end()});
+  std::set<std::int64_t> sequences;
+  for (const RowApart& row : pair.apart.rows) sequences.insert(row.place.sequence);
+  if (marked.size() == 1 && sequences.size() > 1) found.sequence = most->first;
+}
+
+std::string rows_text(const Outstanding& found) {
+  std::vector<std::int64_t> positions;
+  for (const RowPlace& place : found.places) positions.push_back(place.position);
+  std::sort(positions.begin(), positions.end());
+  positions.erase(std::unique(positions.begin(), positions.end()), positions.end());
+  const bool many = positions.size() > kNamed;
+  if (many) positions.resize(kNamed);
+  return fmt::format("{}{}", fmt::join(positions, ", "), many ? " ..." : "");
+}
+
+std::string range_text(const char* noun, const Range& range) {
+  return range.first == range.last ? fmt::format("{} {}", noun, range.first)
+                                   : fmt::format("{}s {} to {}", noun, range.first, range.last);
+}
+
+}  // namespace
+
+std::optional<Outstanding> outstanding(Side& a, Side& b, const Measured& pair) {
+  const Floor& floor = pair.floor;
+  if (floor.out.empty() && !floor.whole) return std::nullopt;
+  Outstanding found;
+  found.of = pair.apart.rows.size();
+  found.chance = floor.chance;
+  found.floor = std::exp(floor.noise ? floor.noise->median : floor.repeated ? floor.repeated->median : -HUGE_VAL);
+  std::vector<RowApart> rows;
+  for (const std::size_t at : floor.out) rows.push_back(pair.apart.rows[at]);
+  if (rows.empty()) {
+    std::copy_if(pair.apart.rows.begin(), pair.apart.rows.end(), std::back_inserter(rows),
+                 [&](const RowApart& row) { return !pair.explains(row); });
+  }
+  found.whole = floor.whole;
+  found.rows = rows.size();
+  std::set<std::size_t> ranks;
+  for (const RowApart& row : rows) {
+    if (found.places.size() < kListed) found.places.push_back(row.place);
+    found.largest = std::max(found.largest, row.relative);
+    ranks.insert(row.rank_b);
+  }
+  const Join join = pair.partner.part_b.join;
+  if (ranks.size() == 1 && (join == Join::each || join == Join::replicated)) {
+    found.rank = static_cast<std::int64_t>(*ranks.begin());
+  }
+  find_pattern_of(found, pair, rows);
+  find_columns(found, a, b, pair, rows);
+  return found;
+}
+
+std::string text(const Outstanding& found, const std::string& at, std::int64_t channel, const std::string& values) {
+  std::string sentence =
+      fmt::format("{} of {} rows {}", found.rows, found.of, found.rows == 1 ? "stands out" : "stand out");
+  if (found.whole) sentence += ", and its inputs do not";
+  sentence += fmt::format(": position{} {}", found.places.size() == 1 ? "" : "s", rows_text(found));
+  if (found.pattern) sentence += fmt::format(" ({})", text(*found.pattern));
+  if (found.sequence) sentence += fmt::format(" of sequence {} alone", *found.sequence);
+  if (found.rank) sentence += fmt::format(", on rank {}", *found.rank);
+  if (found.heads) {
+    sentence += ", in " + range_text("head", *found.heads);
+  } else if (found.channels) {
+    sentence += ", in " + range_text("channel", *found.channels);
+  }
+  sentence += fmt::format("; off by up to {:.3g} of the row, where half of all rows are off by at most {:.3g}",
+                          found.largest, found.floor);
+  sentence += fmt::format(" (chance {:.1g}); channel {} of {} is {}", found.chance, channel, at, values);
+  return sentence;
+}
+
+}  // namespace nanscope::align
