@@ -58,7 +58,7 @@ void size_up(RowApart& row, double& own, double& others, float a, float b) {
   }
 }
 
-void note(RowApart& row, double& differences, std::int64_t channel, float a, float b) {
+void note(RowApart& row, double& differences, double& fourth, std::int64_t channel, float a, float b) {
   ++row.differing;
   if (!std::isfinite(a) || !std::isfinite(b)) {
     if (!row.not_finite) std::tie(row.channel, row.value_a, row.value_b) = std::tuple(channel, a, b);
@@ -67,6 +67,7 @@ void note(RowApart& row, double& differences, std::int64_t channel, float a, flo
   }
   const double apart = std::abs(double{a} - double{b});
   differences += apart * apart;
+  fourth += apart * apart * apart * apart;
   if (apart <= row.largest) return;
   row.largest = apart;
   if (!row.not_finite) std::tie(row.channel, row.value_a, row.value_b) = std::tuple(channel, a, b);
@@ -123,6 +124,7 @@ class Comparison {
       return;
     }
     double differences = 0;
+    double fourth = 0;
     double own = 0;
     double others = 0;
     row.columns = std::ssize(x_);
@@ -131,7 +133,7 @@ class Comparison {
       narrow_a_.add(x_[i]);
       narrow_b_.add(y_[i]);
       size_up(row, own, others, x_[i], y_[i]);
-      if (!same(x_[i], y_[i], hides_)) note(row, differences, channel, x_[i], y_[i]);
+      if (!same(x_[i], y_[i], hides_)) note(row, differences, fourth, channel, x_[i], y_[i]);
     }
     squares_ += own;
     count_ += x_.size();
@@ -139,6 +141,7 @@ class Comparison {
     row.relative = row.not_finite ? std::numeric_limits<double>::infinity()
                    : size > 0     ? std::sqrt(differences / size)
                                   : 0;
+    row.spread = fourth > 0 ? differences * differences / fourth : 0;
     out_.rows.push_back(row);
   }
 

@@ -29,6 +29,7 @@ struct RowApart {
   std::size_t rank_a = 0;  ///< of replicated ranks, which was read; else 0
   std::size_t rank_b = 0;
   double relative = 0;       ///< root mean square of the differences, of that of the row; infinite with `not_finite`
+  double spread = 0;         ///< over how many columns the difference is spread: 1 if one holds it all
   double size = 0;           ///< the largest finite magnitude of both rows
   double largest = 0;        ///< difference of two finite elements
   std::int64_t channel = 0;  ///< where it is, or the first element that is finite in one row alone

@@ -19,11 +19,16 @@ bool is_activation(const Group& group) { return group.meeting() != Meeting::whol
 
 double roundoff_of(const Group& group) { return roundoff(group.sheets.front().tensor->format); }
 
-/// Logarithms of how far rows are off; what is less than one rounding counts as one.
+/// Logarithms of how far rows are off; what is less than one rounding counts as one. Of rows that are partly the same,
+/// bit for bit, as those of an engine that cut its work at the same places, those that differ, if these are most.
 std::vector<double> logs_of(const Measured& pair) {
+  const std::vector<RowApart>& rows = pair.apart.rows;
+  const auto differing = std::count_if(rows.begin(), rows.end(), [](const RowApart& row) { return row.differing > 0; });
+  const bool all = 2 * differing <= std::ssize(rows);
   std::vector<double> logs;
-  logs.reserve(pair.apart.rows.size());
-  for (const RowApart& row : pair.apart.rows) logs.push_back(std::log(std::max(row.relative, pair.floor.rounding)));
+  for (const RowApart& row : rows) {
+    if (all || row.differing > 0) logs.push_back(std::log(std::max(row.relative, pair.floor.rounding)));
+  }
   return logs;
 }
 
@@ -107,21 +112,76 @@ class Floors {
     if (!pair.floor.out.empty()) pair.floor.chance = 0;
   }
 
+  /// How much more than its inputs each row of a pair is off, as a logarithm, and over how many columns the difference
+  /// of its inputs is spread.
+  struct Jumps {
+    std::vector<double> logs;
+    std::vector<double> spreads;
+  };
+  Jumps jumps_of(const Measured& pair) const {
+    struct Before {
+      double relative = 0;
+      double spread = 0;
+    };
+    // Where rows are made of other rows, any of these may have the noise.
+    const Op* op = a_.run.op(a_.group(pair.partner.a).sheets.front().tensor->op);
+    const bool own_rows = op != nullptr && !pair.inputs.empty() && nanscope::by_row(op->kind);
+    std::map<RowPlace, Before> before;
+    Before worst;
+    const auto take = [&](const Measured& input) {
+      for (const RowApart& row : input.apart.rows) {
+        if (row.not_finite) continue;
+        for (Before* one : {&before[row.place], &worst}) {
+          if (row.relative > one->relative) *one = {row.relative, row.spread};
+        }
+      }
+    };
+    if (pair.inputs.empty()) {
+      for (const Measured* one = pairs_.data(); one != &pair; ++one) take(*one);
+    }
+    for (const std::size_t input : pair.inputs) take(pairs_[input]);
+    Jumps found;
+    for (const RowApart& row : pair.apart.rows) {
+      const Before input = own_rows || pair.inputs.empty() ? before[row.place] : worst;
+      const double after = row.not_finite ? 1 : std::max(row.relative, pair.floor.rounding);
+      found.logs.push_back(std::log(after / std::max(input.relative, pair.floor.rounding)));
+      // Inputs that are equal have nothing to be amplified.
+      found.spreads.push_back(input.relative > 0 ? std::min(input.spread, row.spread) : row.spread);
+    }
+    return found;
+  }
+
+  /// The chance that a row is so far off, as noise and as what its op makes of the noise of its inputs. An element near
+  /// zero by a factor f is amplified by as much, and so near it is in one of f cases: in all of several columns with
+  /// the product of these chances.
+  double chance_of(const Measured& pair, std::size_t at, double usual, const Jumps& jumps, const Robust& jump) {
+    const RowApart& row = pair.apart.rows[at];
+    double chance = 0;
+    for (const auto* known : {&pair.floor.noise, &pair.floor.repeated}) {
+      if (!*known) continue;
+      const double spread = std::max({(*known)->deviation, usual, least_spread(row)});
+      const double far = (std::log(std::max(row.relative, pair.floor.rounding)) - (*known)->median) / spread;
+      chance = std::max(chance, student_tail(far, (*known)->freedom));
+    }
+    const double more = jumps.logs[at] - std::max(0.0, jump.median);
+    chance = std::max(chance, student_tail(more / std::max(jump.deviation, least_spread(row)), jump.freedom));
+    return std::max(chance, std::exp(-std::max(0.0, more) * std::max(1.0, jumps.spreads[at])));
+  }
+
   void find_rows(Measured& pair, double usual) {
     Floor& floor = pair.floor;
     if (floor.rounding == 0 || (!floor.noise && !floor.repeated)) return;
+    Jumps jumps;
+    Robust jump;
     double chance = 0;
     for (std::size_t i = 0; i < pair.apart.rows.size(); ++i) {
       const RowApart& row = pair.apart.rows[i];
       if (pair.explains(row)) continue;
-      double chance_of_row = 0;
-      for (const auto* known : {&floor.noise, &floor.repeated}) {
-        if (!*known) continue;
-        const Robust& noise = **known;
-        floor.spread = std::max({noise.deviation, usual, least_spread(row)});
-        const double far = (std::log(std::max(row.relative, floor.rounding)) - noise.median) / floor.spread;
-        chance_of_row = std::max(chance_of_row, row.not_finite ? 0 : student_tail(far, noise.freedom));
+      if (jumps.logs.empty()) {
+        jumps = jumps_of(pair);
+        jump = robust(jumps.logs);
       }
+      const double chance_of_row = row.not_finite ? 0 : chance_of(pair, i, usual, jumps, jump);
       if (chance_of_row >= kChance) continue;
       if (chosen_.contains(row.place)) {
         floor.chosen.push_back(i);

@@ -18,7 +18,6 @@ struct Floor {
   double own = 0;                   ///< that the formats of these tensors alone explain, of the root mean square
   std::optional<Robust> noise;      ///< of ln of the relative differences of its rows
   std::optional<Robust> repeated;   ///< the same of A and its repetition
-  double spread = 0;                ///< deviation of these logarithms that is used
   std::vector<std::size_t> out;     ///< rows of the pair that stand out
   std::vector<std::size_t> chosen;  ///< rows beyond rounding because a choice before them, such as a router's, differs
   bool whole = false;  ///< the tensor as a whole does: its inputs are healthy, and most of its rows are not
