@@ -140,6 +140,28 @@ TEST(DiffNumbers, ARepetitionMeasuresTheNoise) {
   EXPECT_EQ(other.differences[0].token, 77);
 }
 
+/// In a row whose largest channel is amplified, its noise is the row's; a row that is off in all channels is a fault.
+TEST(DiffNumbers, NoiseThatAnOpAmplifiesIsNoFault) {
+  for (const std::int64_t channels : {std::int64_t{1}, kChannels}) {
+    MemoryDump a;
+    MemoryDump b;
+    for (MemoryDump* dump : {&a, &b}) {
+      for (int layer = 0; layer < 2; ++layer) {
+        std::vector<double> values;
+        for (std::int64_t at = 0; at < 64; ++at) {
+          for (std::int64_t i = 0; i < kChannels; ++i) {
+            const double value = testing::served(layer, 3, at, i);
+            const bool off = layer == 1 && at == 9 && i < channels;
+            values.push_back(dump == &a ? value : noise(1e-2)(at + layer, i, value) + (off ? 1 : 0));
+          }
+        }
+        dump->add("model.layers." + std::to_string(layer) + ".mlp.output", "f32", {1, 64, kChannels}, values);
+      }
+    }
+    EXPECT_EQ(diff_of(a, b).outstanding, channels == 1 ? 0U : 1U);
+  }
+}
+
 /// All rows of one tensor are off, and no row more than another.
 TEST(DiffNumbers, ATensorStandsOutAsAWhole) {
   MemoryDump a;
