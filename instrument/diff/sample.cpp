@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
+
+#include "instrument/diff/chances.h"
 
 namespace nanscope::align {
 namespace {
@@ -40,25 +43,17 @@ std::vector<Option> options_of(const Group& group, std::optional<Join> stated) {
 /// The last columns of a vocabulary may be there for the sake of the shards alone.
 bool may_be_padded(const Group& group) { return group.role == "logits"; }
 
-}  // namespace
-
-namespace {
-
-/// Sums over the elements of rows that meet.
-struct Apart {
+/// How far two rows are apart, of the first; nothing where that is all zeros.
+std::optional<double> apart(const std::vector<float>& x, const std::vector<float>& y) {
   double squares = 0;
   double size = 0;
-  std::size_t rows = 0;
-
-  void add(const std::vector<float>& x, const std::vector<float>& y) {
-    for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
-      if (!std::isfinite(x[i]) || !std::isfinite(y[i])) continue;
-      squares += (double{x[i]} - double{y[i]}) * (double{x[i]} - double{y[i]});
-      size += double{x[i]} * double{x[i]};
-    }
-    ++rows;
+  for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+    if (!std::isfinite(x[i]) || !std::isfinite(y[i])) continue;
+    squares += (double{x[i]} - double{y[i]}) * (double{x[i]} - double{y[i]});
+    size += double{x[i]} * double{x[i]};
   }
-};
+  return size > 0 ? std::optional(std::sqrt(squares / size)) : std::nullopt;
+}
 
 }  // namespace
 
@@ -69,7 +64,7 @@ double distance(Side& a, std::size_t in_a, const Part& part_a, Side& b, std::siz
   JoinedRows right(b.run, b.places, b.group(in_b), part_b, kElements);
   std::vector<float> x;
   std::vector<float> y;
-  Apart apart;
+  std::vector<double> all_apart;
   std::vector<const RowIndex::value_type*> common;
   for (const auto& row : rows) {
     if (others.contains(row.first)) common.push_back(&row);
@@ -85,11 +80,14 @@ double distance(Side& a, std::size_t in_a, const Part& part_a, Side& b, std::siz
     // Ranks that are said to hold the same must all do so.
     const std::size_t ranks = std::max(readings(part_a, of_a), readings(part_b, of_b));
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      if (left.read(of_a, rank, keys, x) && right.read(of_b, rank, keys, y)) apart.add(x, y);
+      if (!left.read(of_a, rank, keys, x) || !right.read(of_b, rank, keys, y)) continue;
+      if (const auto one = apart(x, y)) all_apart.push_back(*one);
     }
   }
-  if (apart.rows == 0 || !(apart.size > 0)) return std::numeric_limits<double>::infinity();
-  return std::sqrt(apart.squares / apart.size);
+  if (all_apart.empty()) return std::numeric_limits<double>::infinity();
+  if (a.group(in_a).is_integer()) return *std::max_element(all_apart.begin(), all_apart.end());
+  // Some rows may be those of a fault.
+  return robust(std::move(all_apart)).median;
 }
 
 std::optional<std::pair<Part, Part>> join_of(Side& a, std::size_t in_a, Side& b, std::size_t in_b,

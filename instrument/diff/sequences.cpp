@@ -72,7 +72,7 @@ Sequences::Values Sequences::column(StepId step, std::string_view op, std::int64
 /// A request whose tokens begin anew is another sequence.
 bool Sequences::is_other(const Sequence& sequence, const Span& span, const Values& ids, bool computed) const {
   if (!ids) return computed && span.first_token == 0;
-  for (std::int64_t row = span.row; row < span.row + span.rows; ++row) {
+  for (std::int64_t row = span.row; row < std::min(span.row + span.rows, std::ssize(*ids)); ++row) {
     const auto at = static_cast<std::size_t>(row);
     const auto known = at < ids->size() ? sequence.tokens.find(span.position(row)) : sequence.tokens.end();
     if (known != sequence.tokens.end() && known->second != static_cast<std::int32_t>((*ids)[at])) return true;
@@ -101,7 +101,8 @@ void Sequences::add_span(Placed& placed, const Span& span, bool anew, const Valu
   of.cached = of.cached || (of.last < 0 ? span.first_token > 0 : span.first_token > of.last + 1);
   of.first = of.first < 0 ? span.first_token : std::min(of.first, span.first_token);
   of.last = std::max(of.last, span.position(span.row + span.rows - 1));
-  for (std::int64_t row = span.row; ids && row < std::min(span.row + span.rows, std::ssize(*ids)); ++row) {
+  for (std::int64_t row = std::max<std::int64_t>(0, span.row);
+       ids && row < std::min(span.row + span.rows, std::ssize(*ids)); ++row) {
     of.tokens[span.position(row)] = static_cast<std::int32_t>((*ids)[static_cast<std::size_t>(row)]);
   }
 }
@@ -113,8 +114,8 @@ void Sequences::add(const Step& step) {
   const Values ids = column(step.id, "tokens", step.rows);
   for (const Span& span : step.spans) {
     Span part = span;
-    for (std::int64_t row = span.row + 1; positions && row < std::min(span.row + span.rows, std::ssize(*positions));
-         ++row) {
+    for (std::int64_t row = std::max<std::int64_t>(0, span.row) + 1;
+         positions && row < std::min(span.row + span.rows, std::ssize(*positions)); ++row) {
       const auto at = static_cast<std::size_t>(row);
       if ((*positions)[at] != 0 || (*positions)[at - 1] <= 0) continue;
       part.rows = row - part.row;

@@ -150,6 +150,24 @@ TEST(Alignment, WhatANameCannotTellContentDoes) {
   EXPECT_EQ(diff_of(a, other, {9, map, nullptr}).differing, 1U);
 }
 
+/// Names of two engines mean the same although some rows differ, and a copy of the healthy tensor is at hand.
+TEST(Alignment, ContentDoesNotHideAFault) {
+  testing::MemoryDump a;
+  testing::MemoryDump b;
+  for (testing::MemoryDump* dump : {&a, &b}) {
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < 32 * kChannels; ++i) values.push_back(testing::served(1, 2, i, 3));
+    dump->add("input_ids", "i64", {1, 32}, std::vector<double>(32, 3));
+    dump->add("model.layers.0.mlp." + std::string(dump == &a ? "output" : "copy"), "f32", {1, 32, kChannels}, values);
+    for (std::size_t i = 0; i < 8 * kChannels && dump == &b; ++i) values[i] *= 4;
+    dump->add("model.layers.0.mlp.down_proj.output", "f32", {1, 32, kChannels}, values);
+  }
+  const DiffReport report = diff_of(a, b, {9, {}, nullptr});
+  ASSERT_FALSE(report.differences.empty());
+  EXPECT_EQ(report.differences[0].a->name, "model.layers.0.mlp.down_proj.output");
+  EXPECT_EQ(report.differences[0].outstanding->rows, 8U);
+}
+
 TEST(Alignment, AMapIsCheckedLineByLine) {
   const auto map = align::parse_name_map("# names\nlayers.*.mlp  blocks.*.ffn\n\nhead lm_head columns\n");
   ASSERT_TRUE(map);
