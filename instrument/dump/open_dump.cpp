@@ -330,11 +330,11 @@ Status OpenDump::refuse_when_empty() const {
   // What says most of what it is, before a text of any kind.
   const auto says_more = [](const RunNote& a, const RunNote& b) { return a.text.size() < b.text.size(); };
   const auto known = std::max_element(no_tensors_.begin(), no_tensors_.end(), says_more);
+  constexpr std::string_view kExpected = "expected safetensors, .npy, .npz, .pt or raw files with a manifest";
+  if (known != no_tensors_.end() && known->text == kSomeText)
+    return fail(fmt::format("{}: holds no tensors that nanscope reads: it is a text, {}", known->tensor, kExpected));
   if (known != no_tensors_.end()) return fail(fmt::format("{}: is {}", known->tensor, known->text));
-  return fail(
-      fmt::format("{}: holds no tensors that nanscope reads: expected safetensors, .npy, .npz, .pt or raw files with "
-                  "a manifest",
-                  dump_.target));
+  return fail(fmt::format("{}: holds no tensors that nanscope reads: {}", dump_.target, kExpected));
 }
 
 Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const OpenDumpOptions& options) {

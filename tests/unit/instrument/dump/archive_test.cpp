@@ -108,7 +108,8 @@ TEST(WhatItIs, IsSaidOfWhatIsNoDump) {
   EXPECT_THAT(refusal("x.html", "<!DOCTYPE html><html>"), HasSubstr("is a page of HTML"));
   EXPECT_THAT(refusal("x.safetensors", "<!doctype html><html>"), HasSubstr("x.safetensors: is a page of HTML"));
   EXPECT_THAT(refusal("x.safetensors", "version https://git-lfs.github.com/spec/v1"), HasSubstr("git lfs pull"));
-  EXPECT_THAT(refusal("x.log", "INFO all is well\n"), HasSubstr("x.log: is a text, not tensors"));
+  EXPECT_THAT(refusal("x.log", "INFO all is well\n"),
+              HasSubstr("x.log: holds no tensors that nanscope reads: it is a text, expected safetensors"));
   EXPECT_THAT(refusal("x.log", "INFO - lm_head_activation_max \t iteration=000000 \t value=nan\n"),
               HasSubstr("statistics log of nvdlfw-inspect"));
   EXPECT_THAT(refusal("x.txt", "    aten::mm(t: f16[2, 2])  ->  t: f16[2, 2]\n"), HasSubstr("torch's DebugMode"));
