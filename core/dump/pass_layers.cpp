@@ -341,6 +341,10 @@ TensorId PassBuilder::gated(TensorId x) {
         emit("act", OpKind::activation, {{"x", gate, {}}, {"half_of", inputs.front().tensor, {}}}, {"out", acts});
     active =
         emit("act_mul", OpKind::activation, {{"product", alone, {}}, {"half_of", inputs.front().tensor, {}}}, {"out"});
+  } else if (of_module && products.empty() && inputs.front().role == "gate_up" && find("act", Port::input).empty()) {
+    // Of half of what is fused transformers' module makes act(gate), and vLLM's the product with the other half.
+    active = emit("act", OpKind::activation, std::move(inputs), {"out"}, form);
+    emit("act_module", OpKind::dumped, {{"x", active, {}}}, {"out", acts});
   } else {
     if (inputs.size() == 1 && inputs.front().role == "x") inputs.front().tensor = ungated(inputs.front().tensor);
     active = emit("act", OpKind::activation, std::move(inputs), {"out", acts}, form);

@@ -25,6 +25,36 @@ bool unplaced(Facts& facts, const Recomputer& recomputer, const Op& op) {
   });
 }
 
+/// Whether an op rests on a rotation that was not dumped, whose angles are those that the numbers of the run fit best:
+/// itself, or by inputs that were not dumped either.
+bool rests_on_searched_rotation(RunView& run, const Op& op, int depth = 0) {
+  constexpr int kDeepest = 6;
+  if (op.kind == OpKind::rope) return op.input("cos") == 0;
+  return depth < kDeepest && std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
+           const Tensor* in = run.tensor(input.tensor);
+           const Op* maker = in != nullptr && !in->known ? run.maker(*in) : nullptr;
+           return maker != nullptr && rests_on_searched_rotation(run, *maker, depth + 1);
+         });
+}
+
+/// Whether a layer rotates in a way of its own for all that is known: what rests on its rotation comes out in no step,
+/// and in other layers it does. Models have layers without a rotation, or with another base, and no table says so.
+bool rotates_in_its_own_way(Facts& facts, const Recomputer& recomputer, const Op& op) {
+  if (recomputer.model().decides || !op.layer || !rests_on_searched_rotation(facts.run, op)) return false;
+  return std::none_of(recomputer.results().begin(), recomputer.results().end(), [&](const Recomputed& one) {
+    const Op& other = *facts.run.op(one.op);
+    return other.layer == op.layer && other.name == op.name && !deviates(one);
+  });
+}
+
+/// A norm that is given the embedding for all that was dumped: what stands between the two in the model, such as a norm
+/// of the embedding or a factor, would not show.
+bool behind_the_embedding(RunView& run, const Op& op) {
+  const Tensor* x = op.kind == OpKind::layer_norm ? run.input(op, "x") : nullptr;
+  const Op* maker = x != nullptr ? run.maker(*x) : nullptr;
+  return maker != nullptr && maker->kind == OpKind::embedding;
+}
+
 /// Whether a layer has a norm, or a module of an unknown name, on rows of the stream's width that no other layer has:
 /// what it does to the stream before this sum is not known.
 bool beside_unknown(RunView& run, const Op& op, const Tensor& out) {
@@ -135,7 +165,9 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
     // In bf16 the bound of attention is as wide as what it mixes, so that other arithmetic fits most of it.
     const bool apart = !Recomputer::of_attention(op.kind) || stands_out(result);
     const bool known = understood && apart && !is_guessed(facts.run, op) && !unplaced(facts, recomputer, op) &&
-                       !beside_unknown(facts.run, op, tensor) && !added_on_the_way(survey, op, found);
+                       !beside_unknown(facts.run, op, tensor) && !added_on_the_way(survey, op, found) &&
+                       !rotates_in_its_own_way(facts, recomputer, op) &&
+                       (recomputer.model().decides || !behind_the_embedding(facts.run, op));
     if (!known && (best == nullptr || !best->form.fault)) {
       survey.not_understood.push_back(result.tensor);
       continue;

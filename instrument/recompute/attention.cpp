@@ -30,21 +30,33 @@ std::vector<std::int64_t> heads_to_try(Values& values, const Tensor& q, const Te
   return possible_heads(q.channels, k.heads > 1 ? k.width() : k.channels);
 }
 
-/// The first of these rows that is off, where all behind it are off as well: a window is as wide as the rows before it,
-/// each of which sees all keys. 0: there is none.
+/// How many rows of each sequence come out, where all behind them are off: a window is as wide as the rows before its
+/// first one that leaves a key out. 0: it shows in none, or not in all alike.
 std::int64_t window_shown(const Step& step, const Recomputed& judged) {
-  const bool begins = step.spans.size() == 1 && step.spans.front().first_token == 0;
-  if (!begins || judged.bad_rows.empty() || judged.rows != judged.rows_in_all) return 0;
-  const std::int64_t first = judged.bad_rows.front();
-  const bool to_the_end = static_cast<std::int64_t>(judged.bad_rows.size()) == judged.rows_in_all - first;
-  return to_the_end && step.spans.front().has(first) ? step.spans.front().position(first) : 0;
+  if (judged.rows != judged.rows_in_all) return 0;
+  std::int64_t window = 0;
+  for (const Span& span : step.spans) {
+    const auto begin = std::lower_bound(judged.bad_rows.begin(), judged.bad_rows.end(), span.row);
+    const auto end = std::lower_bound(begin, judged.bad_rows.end(), span.row + span.rows);
+    if (span.first_token != 0) return 0;
+    if (begin == end) continue;
+    const std::int64_t right = *begin - span.row;
+    if (end - begin != span.rows - right || (window != 0 && window != right)) return 0;
+    window = right;
+  }
+  // A sequence that is longer has to show it.
+  const bool all = std::all_of(step.spans.begin(), step.spans.end(), [&](const Span& span) {
+    return span.rows <= window || std::binary_search(judged.bad_rows.begin(), judged.bad_rows.end(), span.row + window);
+  });
+  return all ? window : 0;
 }
 
 /// The window that gives what a row holds: in a short sequence of all that are narrower than what stands before it, in
 /// a long one of powers of two and their neighbours (Phi-3 has 2047).
-std::int64_t window_found(Values& values, const Op& op, const Tensor& out, OpForm form, std::int64_t context) {
+std::int64_t window_found(Values& values, const Op& op, const Tensor& out, const Step& step, OpForm form) {
   constexpr std::int64_t kShort = 1024;  ///< tokens, for each of which the row is computed
-  const std::vector<std::int64_t> row = {out.tokens - 1};
+  const std::vector<std::int64_t> row = {step.spans.back().row + step.spans.back().rows - 1};
+  const std::int64_t context = step.spans.back().context;
   const auto gives = [&](std::int64_t window) {
     form.window = window;
     const auto judged = values.recomputer().judge(op, out, form, row);
@@ -61,7 +73,7 @@ std::int64_t window_found(Values& values, const Op& op, const Tensor& out, OpFor
 
 /// Forms behind a causal mask, where no mask was dumped, and where it does not come out over all keys: over a window.
 void add_windows(Values& values, const Op& op, const Tensor& out, const Step& step, std::vector<OpForm>& forms) {
-  if (!out.known || step.spans.size() != 1 || op.input("mask") != 0) return;
+  if (!out.known || step.spans.empty() || op.input("mask") != 0) return;
   const std::size_t plain = forms.size();
   for (std::size_t i = 0; i < plain; ++i) {
     OpForm form = forms[i];
@@ -69,7 +81,7 @@ void add_windows(Values& values, const Op& op, const Tensor& out, const Step& st
     const auto sample = values.recomputer().judge(op, out, form, {}, 8);
     if (!sample || sample->bad_rows.empty()) continue;
     const auto all = step.spans.front().rows > 1 ? values.recomputer().judge(op, out, form) : std::nullopt;
-    form.window = all ? window_shown(step, *all) : window_found(values, op, out, form, step.spans.front().context);
+    form.window = all ? window_shown(step, *all) : window_found(values, op, out, step, form);
     if (form.window == 0) continue;
     form.text += ", over a window of " + std::to_string(form.window) + " keys";
     forms.push_back(std::move(form));

@@ -171,6 +171,10 @@ class Mixture {
     width_ = out_.channels;
     const bool dumped = ids_ != nullptr && ids_->known && run_.input(op_, "weights") != nullptr;
     by_logits_ = !dumped && logits_ != nullptr && logits_->known && form_.top > 0 && form_.top <= logits_->channels;
+    if (by_logits_ && may_be_a_part()) {
+      why = "which experts are this rank's was not dumped";
+      return false;
+    }
     if (!dumped && !by_logits_) {
       why = "which experts are chosen was not dumped";
       return false;
@@ -230,8 +234,10 @@ class Mixture {
       double sum = 0;
       for (const std::size_t expert : *chosen) sum += scores[expert];
       for (const std::size_t expert : *chosen) {
-        const bool left_out = mixing(form_) == kLeftOut && static_cast<std::int64_t>(expert) == form_.heads;
-        if (left_out) continue;
+        const auto which = static_cast<std::int64_t>(expert);
+        const bool left_out = mixing(form_) == kLeftOut && which == form_.heads;
+        const bool elsewhere = mixing(form_) == kSomeExperts && (which < form_.heads || which >= form_.other);
+        if (left_out || elsewhere) continue;
         shares_[static_cast<std::size_t>(t)].push_back(
             {static_cast<std::int64_t>(expert), scores[expert] / (normed ? sum : 1)});
       }
@@ -258,7 +264,7 @@ class Mixture {
     }
     const double u = stored_roundoff(values_, out_);
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      if (by_logits_ && shares_[i / static_cast<std::size_t>(width_)].empty()) {
+      if (by_logits_ && mixing(form_) != kSomeExperts && shares_[i / static_cast<std::size_t>(width_)].empty()) {
         into.bound[i] = -1;
         continue;
       }
@@ -269,6 +275,15 @@ class Mixture {
   }
 
  private:
+  /// Whether something is done to what comes out before it is the output of its layer's MLP: ranks that have some of
+  /// the experts sum up their parts there.
+  bool may_be_a_part() const {
+    const auto readers = run_.readers(out_);
+    return std::any_of(readers.begin(), readers.end(), [](const Op* reader) {
+      return reader->kind == OpKind::all_reduce || reader->kind == OpKind::block;
+    });
+  }
+
   bool open_weights(std::string& why) {
     const Tensor* x = run_.input(op_, "x");
     why = "the outputs of its experts were not dumped, nor their weights";

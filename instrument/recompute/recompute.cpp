@@ -87,6 +87,24 @@ bool left_by_rounding(const Recomputed& result) {
   return std::min(so_many, so_far) > kShownByChance * std::numbers::ln10;
 }
 
+/// A bound as large as the elements of its row are on average says nothing of its element: any other row would fit.
+/// That happens where inputs were not dumped, and their roundings grow on the way through scores.
+void leave_open(Prediction& prediction) {
+  for (std::int64_t row = 0; row < prediction.rows; ++row) {
+    const auto begin = row * prediction.columns;
+    double squares = 0;
+    for (std::int64_t c = 0; c < prediction.columns; ++c) {
+      const double value = double{prediction.value[static_cast<std::size_t>(begin + c)]};
+      squares += value * value;
+    }
+    const double mean = std::sqrt(squares / static_cast<double>(prediction.columns));
+    for (std::int64_t c = 0; mean > 0 && c < prediction.columns; ++c) {
+      float& bound = prediction.bound[static_cast<std::size_t>(begin + c)];
+      if (double{bound} >= mean) bound = -1;
+    }
+  }
+}
+
 }  // namespace
 
 bool deviates(const Recomputed& result) {
@@ -221,9 +239,10 @@ bool Recomputer::understood(const Op& op) const {
 }
 
 /// A module that was dumped with its own input, weight and output, where others like it come out: there is one way of
-/// doing it. The outputs of those that ranks sum up are not theirs alone.
+/// doing it. The outputs of those that ranks sum up are not theirs alone, and a router may put out what it makes of its
+/// logits.
 bool Recomputer::plain_linear(const Op& op) const {
-  const Tensor* x = op.kind == OpKind::gemm && op.by_name ? facts_.run.input(op, "x") : nullptr;
+  const Tensor* x = op.kind == OpKind::gemm && op.by_name && op.name != "router" ? facts_.run.input(op, "x") : nullptr;
   const Tensor* weight = facts_.run.input(op, "weight");
   const Op* given = x != nullptr && x->known ? facts_.run.maker(*x) : nullptr;
   const bool whole = given != nullptr && given->name == op.name + "_input" && weight != nullptr && weight->known;
@@ -490,9 +509,14 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
   if (!rows->empty() && !facts_.run.read(out, rows->front(), 1)) return std::nullopt;
   const std::int64_t at_once = std::max<std::int64_t>(1, kChunk / std::max<std::int64_t>(1, out.channels));
   bool possible = true;
+  const bool computed = std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
+    const Tensor* in = facts_.run.tensor(input.tensor);
+    return in != nullptr && !in->known;
+  });
   each_run(*rows, at_once, [&](std::int64_t first, std::int64_t count) {
-    const auto prediction = predict(op, out, form, first, count, made.rows == 0 ? why : nullptr);
+    auto prediction = predict(op, out, form, first, count, made.rows == 0 ? why : nullptr);
     possible = prediction.has_value() && prediction->columns == out.channels && !options_.stop.stop_requested();
+    if (possible && computed) leave_open(*prediction);
     if (possible) compare(*prediction, out, first, made);
     return possible;
   });

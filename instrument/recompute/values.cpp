@@ -23,7 +23,7 @@ Format Values::precision(const Tensor& tensor) {
   constexpr std::int64_t kSampled = 4096;
   // Where 64 % of all numbers fit a narrow format, 32 do in 6e-7 of all cases; of numbers of f32 one in 2^13 does.
   constexpr std::int64_t kFewest = 32;
-  constexpr std::int64_t kFewestOfModel = 4;  ///< where what surrounds it is of that format anyway
+  constexpr std::int64_t kFewestOfModel = 1;  ///< where what surrounds it is of that format anyway
   if (!tensor.known || tensor.stated || tensor.format != Format::f32 || tensor.count() == 0) return tensor.format;
   const auto known = precisions_.find(tensor.id);
   if (known != precisions_.end()) return known->second;

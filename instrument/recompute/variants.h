@@ -61,7 +61,8 @@ enum Mixing : int {
   kOtherExpert = 3,
   kOtherGate = 4,  ///< and up
   kOtherDown = 5,
-  kSwapped = 6,  ///< each of the two in the place of the other
+  kSwapped = 6,      ///< each of the two in the place of the other
+  kSomeExperts = 7,  ///< the experts from `heads` to `other`, exclusive: those of a rank of expert parallelism
 };
 
 /// Angles of a rotary embedding: radians a position, by pair of channels, and what cosine and sine are multiplied by.

@@ -13,6 +13,7 @@
 #include "instrument/diagnosis/detectors/detector.h"
 #include "instrument/diagnosis/survey.h"
 #include "instrument/recompute/beams.h"
+#include "instrument/recompute/variants.h"
 #include "instrument/verify/explain.h"
 #include "instrument/verify/tables.h"
 #include "instrument/verify/weights.h"
@@ -296,6 +297,10 @@ class Verifier::Impl {
       skip({name, std::string(kMayBeBeams), op.name, out.role, out.count()});
       return;
     }
+    if (one.off && one.not_finite.empty() && of_a_ranks_experts(op, out, form)) {
+      skip({name, "it is the sum over some of the experts, as a rank has them", op.name, out.role, out.count()});
+      return;
+    }
     if (one.off && !one.bad_rows.empty() && explained_++ < kMostExplained)
       one.explanations = explain(recomputer_, model_, *judged);
     if (const auto open = not_known(op, out, *judged, one)) {
@@ -313,6 +318,24 @@ class Verifier::Impl {
     if (is_guessed(run_, op)) return kArithmeticGuessed;
     if (may_be_added_to(op, out, judged)) return kMaybeAdded;
     return std::nullopt;
+  }
+
+  /// Whether a mixture whose experts the logits choose is the sum over a part of them, one of 2 to 16 equal ones.
+  bool of_a_ranks_experts(const Op& op, const Tensor& out, OpForm form) {
+    const std::int64_t experts = model_.spec().model.experts;
+    if (op.kind != OpKind::expert_mix || form.top == 0) return false;
+    form.number = kSomeExperts;
+    for (std::int64_t parts = 2; parts <= std::min<std::int64_t>(16, experts); parts *= 2) {
+      if (experts % parts != 0) continue;
+      const std::int64_t each = experts / parts;
+      for (std::int64_t part = 0; part < parts; ++part) {
+        form.heads = part * each;
+        form.other = form.heads + each;
+        const auto judged = recomputer_.judge(op, out, form);
+        if (judged && judged->elements > 0 && judged->share() >= kExplained) return true;
+      }
+    }
+    return false;
   }
 
   /// Where the weight that was dumped is not the file's, that is what explains the product.

@@ -69,6 +69,10 @@ bool masked_away(Survey& survey, const Op& op, const Tensor& out, std::int64_t r
   if (span == nullptr) return false;
   const std::int64_t columns = out.role == "probs" ? keys_of(out) : key_columns(survey.values(), op, *step, *span);
   if (!has_mask(survey.values(), op, columns)) return false;
+  // Of more columns than a sequence has keys from its first token on: those of another, as a decoder's over its
+  // encoder's, or slots of a cache that is not filled. Which of them are its own is not known.
+  const std::int64_t length = step->rows / std::max<std::int64_t>(1, step->batch);
+  if (span->first_token == 0 && run.tensor(op.input("mask"))->channels > std::max(columns, length)) return false;
   const auto positions = column_positions(*step, *span, columns);
   const std::int64_t step_row = token.span != nullptr ? span->row + token.position - span->first_token : row;
   const auto hides_all = [&](int variant) {
