@@ -55,8 +55,9 @@ struct Difference {
   std::int64_t token = -1;  ///< its row
   double value_a = 0;
   double value_b = 0;
-  double relative = 0;  ///< the largest difference, of the root mean square of A's elements
-  double expected = 0;  ///< the same that rounding explains
+  double relative = 0;    ///< the largest difference, of the root mean square of A's elements
+  double expected = 0;    ///< the same that rounding explains
+  bool is_noise = false;  ///< the noise of its rows was measured, and none stands out of it
   std::optional<Outstanding> outstanding;
   std::string summary;  ///< one sentence
 };

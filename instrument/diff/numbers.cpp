@@ -28,13 +28,15 @@ class Reporter {
     for (const Measured& pair : pairs) {
       note_floor(pair);
       const bool differs = count(pair);
-      if (!pair.floor.out.empty() || pair.floor.whole) {
+      const bool stands_out = !pair.floor.out.empty() || pair.floor.whole;
+      report_.outstanding += stands_out ? 1 : 0;
+      // Parameters have no noise: another one is there before all that reads it.
+      if (stands_out || (differs && !pair.floor.noise && a_.group(pair.partner.a).kind == OpKind::parameter)) {
         out.push_back(&pair);
       } else if (differs) {
         beyond.push_back(&pair);
       }
     }
-    report_.outstanding = out.size();
     const std::size_t before = report_.differences.size();
     for (const auto* all : {&out, &beyond}) {
       for (const Measured* pair : *all) {
@@ -101,6 +103,7 @@ class Reporter {
     found.where = facts_.where(tensor, Range{found.token, found.token},
                                group.meeting() == Meeting::scores ? std::nullopt : std::optional(channel));
     found.outstanding = outstanding(a_, b_, pair);
+    found.is_noise = pair.floor.noise && !found.outstanding && !worst->not_finite;
     found.summary = summary(found, *worst);
     return found;
   }
@@ -115,10 +118,11 @@ class Reporter {
       return fmt::format("{}: channel {} of {} is {}; {} of {} elements differ", name, row.channel, at, values,
                          found.differing, found.count);
     }
+    const char* noise = found.is_noise ? "; no row stands out of the noise" : "";
     return fmt::format(
-        "{}: {} of {} elements differ, by up to {:.3g} of the root mean square where rounding explains {:.3g}; no row "
-        "stands out of the noise; channel {} of {} is {}",
-        name, found.differing, found.count, found.relative, found.expected, row.channel, at, values);
+        "{}: {} of {} elements differ, by up to {:.3g} of the root mean square where rounding explains {:.3g}{}; "
+        "channel {} of {} is {}",
+        name, found.differing, found.count, found.relative, found.expected, noise, row.channel, at, values);
   }
 
   Side& a_;

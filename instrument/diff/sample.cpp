@@ -64,7 +64,7 @@ double distance(Side& a, std::size_t in_a, const Part& part_a, Side& b, std::siz
   JoinedRows right(b.run, b.places, b.group(in_b), part_b, kElements);
   std::vector<float> x;
   std::vector<float> y;
-  std::vector<double> all_apart;
+  std::vector<std::vector<double>> by_rank;
   std::vector<const RowIndex::value_type*> common;
   for (const auto& row : rows) {
     if (others.contains(row.first)) common.push_back(&row);
@@ -81,13 +81,18 @@ double distance(Side& a, std::size_t in_a, const Part& part_a, Side& b, std::siz
     const std::size_t ranks = std::max(readings(part_a, of_a), readings(part_b, of_b));
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       if (!left.read(of_a, rank, keys, x) || !right.read(of_b, rank, keys, y)) continue;
-      if (const auto one = apart(x, y)) all_apart.push_back(*one);
+      by_rank.resize(std::max(by_rank.size(), rank + 1));
+      if (const auto one = apart(x, y)) by_rank[rank].push_back(*one);
     }
   }
-  if (all_apart.empty()) return std::numeric_limits<double>::infinity();
-  if (a.group(in_a).is_integer()) return *std::max_element(all_apart.begin(), all_apart.end());
-  // Some rows may be those of a fault.
-  return robust(std::move(all_apart)).median;
+  double farthest = -1;
+  for (const std::vector<double>& one : by_rank) {
+    if (one.empty()) continue;
+    // Some rows may be those of a fault; numbers of tokens or experts are the same or not.
+    const double apart = a.group(in_a).is_integer() ? *std::max_element(one.begin(), one.end()) : robust(one).median;
+    farthest = std::max(farthest, apart);
+  }
+  return farthest < 0 ? std::numeric_limits<double>::infinity() : farthest;
 }
 
 std::optional<std::pair<Part, Part>> join_of(Side& a, std::size_t in_a, Side& b, std::size_t in_b,

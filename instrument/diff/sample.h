@@ -12,8 +12,8 @@ namespace nanscope::align {
 /// tensors, random vectors, it is near the square root of 2.
 inline constexpr double kSameContent = 0.1;
 
-/// How far some rows that meet are apart, relative to A's: the median, of integers the most; infinite when none
-/// do.
+/// How far some rows that meet are apart, relative to A's: the median of the rank where it is largest, of integers the
+/// most. Infinite when none do.
 double distance(Side& a, std::size_t in_a, const Part& part_a, Side& b, std::size_t in_b, const Part& part_b);
 
 /// How the ranks of two groups are joined so that they have the same columns, by their shapes and, where these leave a

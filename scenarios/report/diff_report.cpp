@@ -109,16 +109,11 @@ std::string numbers_text(const DiffReport& report, const Terminal& terminal) {
   if (report.outstanding == 0 && report.differing > 0) {
     text += paragraph("", "No tensor stands out of the noise between the two.", terminal);
   }
-  bool led = false;
-  bool first = true;
+  std::string label = "Diverges  ";
   for (const Difference& one : report.differences) {
-    const bool diverges = first && !one.summary.empty() && one.a && one.b;
-    text += paragraph(diverges ? "Diverges  "
-                      : led    ? "          "
-                               : "Also      ",
-                      printable(one.summary, terminal), terminal);
-    led = led || !diverges;
-    first = false;
+    if (one.is_noise || !one.a || !one.b) label = label == "Diverges  " ? "Also      " : label;
+    text += paragraph(label, printable(one.summary, terminal), terminal);
+    label = label == "Diverges  " ? "Also      " : "          ";
   }
   return text;
 }

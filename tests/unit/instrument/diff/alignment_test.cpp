@@ -165,6 +165,7 @@ TEST(Alignment, ContentDoesNotHideAFault) {
   const DiffReport report = diff_of(a, b, {9, {}, nullptr});
   ASSERT_FALSE(report.differences.empty());
   EXPECT_EQ(report.differences[0].a->name, "model.layers.0.mlp.down_proj.output");
+  ASSERT_TRUE(report.differences[0].outstanding);
   EXPECT_EQ(report.differences[0].outstanding->rows, 8U);
 }
 
@@ -215,6 +216,10 @@ TEST(Alignment, RanksAreJoined) {
   EXPECT_EQ(join(replicated), align::Join::replicated);
   EXPECT_TRUE(diff_of(columns, sum).same());
   EXPECT_TRUE(diff_of(sum, replicated).same());
+  // Four ranks share the heads of two.
+  testing::MemoryDump shared = on_ranks(name, {left, left, right, right}, kChannels / 2);
+  EXPECT_TRUE(diff_of(columns, shared).same());
+  EXPECT_TRUE(diff_of(shared, one).same());
   std::vector<double> wrong = whole;
   for (std::int64_t i = 0; i < kChannels; ++i) wrong[static_cast<std::size_t>(5 * kChannels + i)] += 3;
   testing::MemoryDump parted = on_ranks(name, {whole, wrong}, kChannels);

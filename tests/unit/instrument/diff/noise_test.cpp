@@ -93,6 +93,7 @@ TEST(DiffNumbers, NoiseOfTwoEnginesIsAccusedOfNothing) {
   EXPECT_EQ(report.differing, 2U);
   EXPECT_EQ(report.outstanding, 0U);
   EXPECT_FALSE(report.same());
+  EXPECT_TRUE(report.differences.at(0).is_noise);
   EXPECT_THAT(report.differences.at(0).summary, HasSubstr("no row stands out"));
   ASSERT_EQ(report.floor.size(), 2U);
   EXPECT_NEAR(report.floor[0].median, 1e-3 / std::sqrt(3), 1e-4);
@@ -182,6 +183,24 @@ TEST(DiffNumbers, ATensorStandsOutAsAWhole) {
   ASSERT_EQ(report.outstanding, 1U);
   EXPECT_TRUE(report.differences[0].outstanding->whole);
   EXPECT_EQ(report.differences[0].where.layer, 25);
+}
+
+TEST(DiffNumbers, AnotherWeightComesBeforeWhatItMakes) {
+  const auto tokens = tokens_of(64);
+  Served a;
+  Served b;
+  for (Served* one : {&a, &b}) {
+    one->step(tokens, 0, 64, [&](auto at, auto, double value) { return one == &b && at == 9 ? value + 3 : value; });
+    std::vector<double> weight(kChannels, 0.7);
+    if (one == &b) weight[4] = 0.8;
+    one->dump.add("weights/model.layers.0.mlp.down_proj.weight", "f32", {1, kChannels}, weight);
+  }
+  const DiffReport report = diff_of(a.dump, b.dump, {9, {}, nullptr});
+  ASSERT_GE(report.differences.size(), 2U);
+  EXPECT_THAT(report.differences[0].a->name, HasSubstr("weight"));
+  EXPECT_FALSE(report.differences[0].is_noise);
+  EXPECT_TRUE(report.differences[1].outstanding);
+  EXPECT_EQ(report.outstanding, 1U);
 }
 
 TEST(DiffNumbers, ANanOfOneSideAlone) {
