@@ -207,9 +207,11 @@ class Framer {
     const bool additive = std::any_of(values->begin(), values->end(), [](std::int64_t x) { return x < 0; });
     const bool ones = std::all_of(values->begin(), values->end(), [](std::int64_t x) { return x == 0 || x == 1; });
     if (!additive && (!ones || std::find(values->begin(), values->end(), 1) == values->end())) return false;
+    const bool hide =
+        !additive && mask->count() != width * frame_.batch && ones_hide(std::span(*values), width, length);
     const auto visible = [&](std::int64_t at) {
       const std::int64_t value = (*values)[static_cast<std::size_t>(at)];
-      return additive ? !hidden_by_mask(static_cast<double>(value)) : value == 1;
+      return additive ? !hidden_by_mask(static_cast<double>(value)) : (value == 1) != hide;
     };
     if (mask->count() == width * frame_.batch && (length > 1 || !additive)) {
       for (std::int64_t b = 0; b < frame_.batch; ++b) {

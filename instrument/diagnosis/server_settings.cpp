@@ -17,7 +17,7 @@ struct Row {
 constexpr std::string_view kUnquantized = "--kv-cache-dtype auto";
 constexpr std::string_view kUnquantizedTrt = "kv_cache_config.dtype: auto";
 
-constexpr std::array kRows = {
+constexpr std::array kSettings = {
     Row{"kv-scale-locked", true, kUnquantized, kUnquantized, kUnquantizedTrt},
     Row{"saturation", true, kUnquantized, kUnquantized, kUnquantizedTrt},
     Row{"scale-misapplied", true, kUnquantized, kUnquantized, kUnquantizedTrt},
@@ -34,9 +34,9 @@ constexpr std::array kRows = {
 
 std::vector<ServerSetting> server_settings(std::string_view fault_class, OpKind kind) {
   const auto row =
-      std::find_if(kRows.begin(), kRows.end(), [&](const Row& one) { return one.fault_class == fault_class; });
+      std::find_if(kSettings.begin(), kSettings.end(), [&](const Row& one) { return one.fault_class == fault_class; });
   const bool in_cache = kind == OpKind::kv_store || kind == OpKind::kv_read;
-  if (row == kRows.end() || (row->cache_alone && !in_cache)) return {};
+  if (row == kSettings.end() || (row->cache_alone && !in_cache)) return {};
   return {{"vLLM", std::string(row->vllm)},
           {"SGLang", std::string(row->sglang)},
           {"TensorRT-LLM", std::string(row->tensorrt_llm)}};

@@ -8,6 +8,7 @@
 
 #include "core/numbers/codec.h"
 #include "core/numbers/decode_span.h"
+#include "core/run/mask.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recompute.h"
 
@@ -54,18 +55,7 @@ bool Values::ones_hide(const Tensor& mask, std::int64_t length) {
   const auto known = ones_hide_.find(mask.id);
   if (known != ones_hide_.end()) return known->second;
   const auto all = run().values(mask);
-  const std::int64_t width = mask.channels;
-  const std::int64_t rows = width > 0 ? mask.count() / width : 0;
-  bool hide = false;
-  const bool fits = all && length > 0 && length <= width;
-  for (std::int64_t row = 0; fits && row < rows; ++row) {
-    const auto line = all->begin() + row * width;
-    const std::int64_t ones = std::count_if(line, line + width, [](float one) { return one != 0; });
-    const bool sees_itself = line[width - length + row % length] == 0;
-    if (!sees_itself && ones < width) return ones_hide_[mask.id] = false;
-    hide = hide || (sees_itself && ones > 0);
-  }
-  return ones_hide_[mask.id] = hide;
+  return ones_hide_[mask.id] = all && nanscope::ones_hide(std::span(*all), mask.channels, length);
 }
 
 Format Values::activation_format(StepId step) {

@@ -153,8 +153,7 @@ class Values {
   bool available(const Tensor& tensor, int depth = 0);
   /// The narrowest format that holds what a tensor holds: numbers of bf16 are often dumped as f32.
   Format precision(const Tensor& tensor);
-  /// Whether the ones of a mask of zeros and ones hide, as MPT's do. Its rows are the queries of sequences of `length`
-  /// tokens, its last columns their keys: each query sees its own key, and one of padding may see none.
+  /// ones_hide() of a mask, looked at once.
   bool ones_hide(const Tensor& mask, std::int64_t length);
   /// The format that activations of a step have, mostly: what was not dumped is taken to be rounded to it.
   Format activation_format(StepId step);

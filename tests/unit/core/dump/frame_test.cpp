@@ -93,6 +93,13 @@ TEST(Frame, AnAdditiveMaskOfQueriesAndKeys) {
   EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("1+2@0/2"));
 }
 
+/// MPT's: the ones hide. The first token of the second sequence is padding.
+TEST(Frame, AMaskOfQueriesAndKeysWhoseOnesHide) {
+  MemoryDump dump = activations({2, 3, 8});
+  dump.add("attention_mask", "i64", {2, 1, 3, 3}, {0, 1, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 1, 1, 0, 0});
+  EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+3@0/3", "4+2@0/2"));
+}
+
 /// A training batch of two sequences in one row: positions begin again where the mask hides all that stands before.
 TEST(Frame, SequencesPackedIntoOne) {
   const auto packed = [](bool apart) {
