@@ -148,10 +148,8 @@ Sheet Groups::sheet_of(const Tensor& tensor, const Op& op) const {
     sheet.meeting = Meeting::rows;
     sheet.rows = rows;
     sheet.channels = 1;
-  } else if (op.kind == OpKind::parameter && tensor.axis == Axis::none && tensor.role != "cos" &&
-             tensor.role != "sin") {
-    sheet.meeting = Meeting::whole;
-  } else if (tensor.axis == Axis::slots) {
+  } else if (const bool table = tensor.role == "cos" || tensor.role == "sin";
+             tensor.axis == Axis::slots || (op.kind == OpKind::parameter && tensor.axis == Axis::none && !table)) {
     sheet.meeting = Meeting::whole;
   } else if (tensor.axis != Axis::none || tensor.tokens == rows || (step->batch > 1 && tensor.tokens == frame)) {
     sheet.meeting = Meeting::rows;

@@ -89,6 +89,7 @@ class Reporter {
       if (worst == nullptr || (row.not_finite && !worst->not_finite)) worst = &row;
     }
     if (!pair.floor.out.empty()) worst = &pair.apart.rows[pair.floor.out.front()];
+    if (worst == nullptr) worst = &pair.apart.rows.front();
     const Group& group = a_.group(pair.partner.a);
     const Tensor& tensor = *group.sheets[worst->a.sheet].tensor;
     found.kind = worst->not_finite ? DifferenceKind::not_finite : DifferenceKind::content;

@@ -15,10 +15,11 @@
 namespace nanscope::align {
 namespace {
 
-constexpr std::size_t kListed = 1024;  ///< rows
-constexpr std::size_t kNamed = 6;      ///< in a sentence
-constexpr double kNearlyAll = 0.999;   ///< of the squares of a difference
-constexpr std::int64_t kFewParts = 4;  ///< channels are told where they are at most this part of all
+constexpr std::size_t kListed = 1024;   ///< rows
+constexpr double kLeastChance = 1e-99;  ///< that is written out
+constexpr std::size_t kNamed = 6;       ///< in a sentence
+constexpr double kNearlyAll = 0.999;    ///< of the squares of a difference
+constexpr std::int64_t kFewParts = 4;   ///< channels are told where they are at most this part of all
 
 /// The channels that hold nearly all of the difference, where these are few.
 std::optional<Range> few_channels(const std::vector<double>& squares) {
@@ -122,7 +123,8 @@ std::string text(const Outstanding& found, const std::string& at, std::int64_t c
   }
   sentence += fmt::format("; off by up to {:.3g} of the row, where half of all rows are off by at most {:.3g}",
                           found.largest, found.floor);
-  sentence += fmt::format(" (chance {:.1g}); channel {} of {} is {}", found.chance, channel, at, values);
+  const std::string chance = found.chance < kLeastChance ? "below 1e-99" : fmt::format("{:.1g}", found.chance);
+  sentence += fmt::format(" (chance {}); channel {} of {} is {}", chance, channel, at, values);
   return sentence;
 }
 
