@@ -295,7 +295,7 @@ class Verdicts(unittest.TestCase):
                 of_first_rank(os.path.join(source, "dump", step, "tensors.safetensors"),
                               os.path.join(folder, "dump", step, "tensors.safetensors"))
             said = json.loads(verify(os.path.join(folder, "dump"), model_of("healthy-gemma2-f32"), "--json").stdout)
-        self.assertEqual([one["name"] for one in said["outputs"] if one["off"]], [])
+        self.assertEqual([one["tensor"] for one in said["outputs"] if one["off"]], [])
         self.assertIn("attention", {one["op"] for one in said["outputs"]})
 
     def test_experts_that_the_logits_choose(self):
@@ -311,7 +311,7 @@ class Verdicts(unittest.TestCase):
                 said[name] = json.loads(verify(os.path.join(folder, name), model_of(name), "--json").stdout)
         experts = [one for one in said["healthy-mixtral-bf16"]["outputs"] if one["op"] == "experts"]
         self.assertTrue(experts)
-        self.assertEqual([one["name"] for one in experts if one["off"]], [])
+        self.assertEqual([one["tensor"] for one in experts if one["off"]], [])
         first = said["fault-experts-swapped"]["first"]
         self.assertEqual(first["op"], "experts")
         self.assertEqual(first["explanations"][0]["alternative"], "experts")

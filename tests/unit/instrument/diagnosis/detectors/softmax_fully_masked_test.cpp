@@ -120,6 +120,19 @@ TEST(SoftmaxFullyMasked, AMaskWithAColumnASlotIsNotOfTheLastKeys) {
   EXPECT_EQ(root_of(diagnosis_of(g, false)), "invalid-op");
 }
 
+/// Two decoders of two rows attend to four rows of an encoder each; of the second encoder's, the last two are padding.
+TEST(SoftmaxFullyMasked, AMaskOverTheRowsOfAnEncoderIsNotOfItsOwnKeys) {
+  DumpGraph g;
+  g.pass({Span{0, 0, 0, 2, 0, 2}, Span{1, 0, 2, 2, 0, 2}}, 4, 2);
+  const TensorId mask = g.op("mask", OpKind::parameter, {},
+                             {.role = "mask",
+                              .fill = [](auto row, auto key) { return row >= 2 && key >= 2 ? -kInf : 0.0F; },
+                              .axis = Axis::none});
+  const TensorId q = g.source();
+  g.op("attention", OpKind::attention, {{"q", q}, {"mask", mask}}, {.fill = testing::constant(0.5F)});
+  EXPECT_EQ(root_of(diagnosis_of(g, false)), "clean");
+}
+
 TEST(SoftmaxFullyMasked, IntendedMinusInfinityThatNothingSpreadsIsClean) {
   OneStep one;
   one.b.op(0, "scores", "attention_scores", {{"q", one.x}, {"k", one.x}});
