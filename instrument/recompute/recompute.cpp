@@ -88,7 +88,8 @@ bool left_by_rounding(const Recomputed& result) {
 }
 
 /// A bound as large as the elements of its row are on average says nothing of its element: any other row would fit.
-/// That happens where inputs were not dumped, and their roundings grow on the way through scores.
+/// That happens where inputs were not dumped, and their roundings grow on the way through scores. Codes are no such
+/// case: a scale may make all of them small.
 void leave_open(Prediction& prediction) {
   for (std::int64_t row = 0; row < prediction.rows; ++row) {
     const auto begin = row * prediction.columns;
@@ -516,7 +517,7 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
   each_run(*rows, at_once, [&](std::int64_t first, std::int64_t count) {
     auto prediction = predict(op, out, form, first, count, made.rows == 0 ? why : nullptr);
     possible = prediction.has_value() && prediction->columns == out.channels && !options_.stop.stop_requested();
-    if (possible && computed) leave_open(*prediction);
+    if (possible && computed && !holds_codes(out.format)) leave_open(*prediction);
     if (possible) compare(*prediction, out, first, made);
     return possible;
   });
