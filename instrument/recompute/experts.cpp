@@ -279,9 +279,8 @@ class Mixture {
   /// the experts sum up their parts there.
   bool may_be_a_part() const {
     const auto readers = run_.readers(out_);
-    return std::any_of(readers.begin(), readers.end(), [](const Op* reader) {
-      return reader->kind == OpKind::all_reduce || reader->kind == OpKind::block;
-    });
+    return std::any_of(readers.begin(), readers.end(),
+                       [](const Op* reader) { return reader->kind == OpKind::all_reduce; });
   }
 
   bool open_weights(std::string& why) {

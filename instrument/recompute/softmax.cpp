@@ -88,25 +88,34 @@ void put_softmax(const SoftmaxRows& rows, const RowMask& mask, std::int64_t row,
   }
 }
 
-/// Whether in some head the probabilities of every row sum to less than 1, by more than rounding: a learned sink takes
-/// the rest, or the sum is a wrong one.
+/// Whether probabilities sum to less than 1, by more than rounding, in every row of some head, or in every head where a
+/// token sees one key alone, whose probability is 1 whatever its score: a learned sink takes the rest, or the sum is a
+/// wrong one.
 bool sums_below_one(Values& values, const Tensor& out, std::int64_t heads) {
   const std::int64_t columns = out.channels / heads;
   // Each probability is rounded once, and the sum of n powers in f32 is off by n roundings at most.
   const double least = 1 - 1.01 * (stored_roundoff(values, out) + static_cast<double>(columns) * kF32);
-  std::vector<char> below(static_cast<std::size_t>(heads), 1);
+  std::vector<char> all_rows(static_cast<std::size_t>(heads), 1);
+  bool alone = false;
+  bool all_alone = true;
   std::int64_t rows = 0;
-  for (std::int64_t row = 0; row < out.tokens && std::count(below.begin(), below.end(), 1) > 0; ++row) {
+  for (std::int64_t row = 0; row < out.tokens; ++row) {
+    const bool open = all_alone || std::count(all_rows.begin(), all_rows.end(), 1) > 0;
+    if (!open) return false;
     if (!values.facts().live(out, row)) continue;
     const auto probabilities = values.run().row_values(out, row);
     if (!probabilities) continue;
     ++rows;
     for (std::int64_t head = 0; head < heads; ++head) {
       const auto first = probabilities->begin() + head * columns;
-      if (!(std::accumulate(first, first + columns, 0.0) < least)) below[static_cast<std::size_t>(head)] = 0;
+      const bool below = std::accumulate(first, first + columns, 0.0) < least;
+      const bool one_key = std::count_if(first, first + columns, [](float p) { return p > 0; }) == 1;
+      if (!below) all_rows[static_cast<std::size_t>(head)] = 0;
+      alone = alone || one_key;
+      all_alone = all_alone && (below || !one_key);
     }
   }
-  return rows > 1 && std::count(below.begin(), below.end(), 1) > 0;
+  return (alone && all_alone) || (rows > 1 && std::count(all_rows.begin(), all_rows.end(), 1) > 0);
 }
 
 }  // namespace

@@ -175,20 +175,22 @@ TEST(RecomputeSoftmax, KnowsAMaskThatLetsLaterKeysIn) {
   EXPECT_EQ(tried.front().form.shift, 1);
 }
 
-/// Sinks that were not dumped take a share of every row.
-TEST(RecomputeSoftmax, IsNotJudgedWhereAllRowsSumToLessThanOne) {
-  const auto less = [](std::int64_t first) {
-    return made(Part::softmax, {}, [first](Numbers& right) {
-      for (std::int64_t row = first; row < kTokens; ++row) {
+/// Sinks that were not dumped take a share of every row, and in rows of many keys less than roundings.
+TEST(RecomputeSoftmax, IsNotJudgedWhereSinksMayTakeTheRest) {
+  const auto less = [](std::int64_t first, std::int64_t end) {
+    return made(Part::softmax, {}, [=](Numbers& right) {
+      for (std::int64_t row = first; row < end; ++row) {
         for (std::int64_t c = 0; c < right.columns; ++c) right.at(row, c) *= 0.999;
       }
     });
   };
-  const Case all = less(0);
-  Again sinks(*all.graph);
-  EXPECT_EQ(sinks.result(all.out), nullptr);
-  EXPECT_THAT(sinks.why_not(all.out), ::testing::HasSubstr("sum to less than 1"));
-  const Case some = less(2);
+  for (const std::int64_t end : {std::int64_t{3}, kTokens}) {
+    const Case sinks = less(0, end);
+    Again again(*sinks.graph);
+    EXPECT_EQ(again.result(sinks.out), nullptr) << end;
+    EXPECT_THAT(again.why_not(sinks.out), ::testing::HasSubstr("sum to less than 1"));
+  }
+  const Case some = less(2, kTokens);
   Again again(*some.graph);
   ASSERT_NE(again.result(some.out), nullptr) << again.why_not(some.out);
   EXPECT_LT(again.result(some.out)->share(), 1);
