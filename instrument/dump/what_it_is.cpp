@@ -65,8 +65,9 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+/// The beginning of a database that was cut off is no text.
 bool is_text(std::string_view head) {
-  return !head.empty() && std::none_of(head.begin(), head.end(), [](char c) {
+  return !head.empty() && !head.starts_with("SQLite format 3") && std::none_of(head.begin(), head.end(), [](char c) {
     return static_cast<unsigned char>(c) < 32 && c != '\n' && c != '\r' && c != '\t' && c != '\f' && c != '\x1b';
   });
 }

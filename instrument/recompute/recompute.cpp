@@ -10,6 +10,7 @@
 
 #include "core/run/mask.h"
 #include "instrument/recompute/bounds.h"
+#include "instrument/recompute/scaled.h"
 #include "instrument/recompute/variants.h"
 
 namespace nanscope {
