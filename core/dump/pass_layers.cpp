@@ -559,8 +559,7 @@ void PassBuilder::place_leftover(Index index) {
   }
   // Of a module whose inputs were dumped, those; else whatever ran before.
   if (at.port == Port::output && at.form == Form::value) {
-    const auto [begin, end] = shortcuts_[scope_].inputs.equal_range(at.module);
-    for (auto one = begin; one != end; ++one) {
+    for (auto [one, end] = shortcuts_[scope_].inputs.equal_range(at.module); one != end; ++one) {
       const auto& [number, other] = one->second;
       place_leftover(other);
       if (!emitted_.contains(other)) continue;
@@ -580,9 +579,7 @@ void PassBuilder::place_leftover(Index index) {
   const bool fed =
       std::any_of(inputs.begin(), inputs.end(), [](const Input& one) { return one.role.starts_with('x'); });
   if (!fed) inputs.push_back({"before", last_, {}});
-  if (!at.known) {
-    note_unknown_name(index, "scanned");
-  }
+  if (!at.known) note_unknown_name(index, "scanned");
   const Tensor out = describe(index, at.role);
   // What a module with submodules computes on its own is not known.
   const auto& modules = shortcuts_[scope_].inputs;
@@ -596,7 +593,7 @@ void PassBuilder::place_leftover(Index index) {
   emit(at.op, kind, std::move(inputs), {at.role, {index}},
        kind == OpKind::gemm ? product : OpAttributes(NoAttributes{}));
   run_.last_op().by_name = at.known;
-  // What nobody knows is not what the next one is made of.
+  // The next op is not made of what is not understood.
   if (!at.known) last_ = last;
 }
 

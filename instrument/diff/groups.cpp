@@ -25,7 +25,7 @@ bool looks_like_mask(const Sheet& sheet) {
          hidden_by_mask(double{sheet.tensor->health.min});
 }
 
-/// In a step that sees all keys, a mask holds nothing by which it could be told.
+/// In a step that sees all keys, a mask holds nothing that shows its columns.
 void settle_masks(Group& group) {
   if (std::none_of(group.sheets.begin(), group.sheets.end(), looks_like_mask)) return;
   for (Sheet& sheet : group.sheets) {

@@ -19,7 +19,7 @@ constexpr std::size_t kListed = 1024;   ///< rows
 constexpr double kLeastChance = 1e-99;  ///< that is written out
 constexpr std::size_t kNamed = 6;       ///< in a sentence
 constexpr double kNearlyAll = 0.999;    ///< of the squares of a difference
-constexpr std::int64_t kFewParts = 4;   ///< channels are told where they are at most this part of all
+constexpr std::int64_t kFewParts = 4;   ///< channels are named where they are at most this part of all
 
 /// The channels that hold nearly all of the difference, where these are few.
 std::optional<Range> few_channels(const std::vector<double>& squares) {

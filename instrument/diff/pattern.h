@@ -17,7 +17,7 @@ struct RowPattern {
   double chance = 1;    ///< that so many places drawn at random have it, times the patterns that were tried
 };
 
-/// A pattern is told if chance gives it in less than one of 1000 cases: it describes rows that stand out already.
+/// A pattern is reported if chance gives it in less than one of 1000 cases: it describes rows that stand out already.
 inline constexpr double kPatternChance = 1e-3;
 
 /// The pattern that chance gives least. `marked` are some of `all`; both ascend.

@@ -10,7 +10,7 @@
 
 namespace nanscope::align {
 
-/// Whose row of a run it is: a place in a sequence. Negative: nobody's, as padding is.
+/// Whose row of a run it is: a place in a sequence. Negative: of no sequence, as padding is.
 struct RowPlace {
   std::int64_t sequence = -1;
   std::int64_t position = -1;

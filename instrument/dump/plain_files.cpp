@@ -80,7 +80,7 @@ std::map<std::string, std::int64_t> steps_of(const Alike& alike) {
                                   [&](const Numbers& own) { return own[place] == numbers.front()[place]; });
     if (!same) differing.push_back(place);
   }
-  // Of several numbers, such as those of a date, nobody knows which counts: the files follow each other.
+  // Of several numbers, such as those of a date, it is not known which counts: the files follow each other.
   for (std::size_t i = 0; i < alike.files.size(); ++i)
     steps[alike.files[i]] = differing.size() == 1 ? numbers[i][differing.front()] : static_cast<std::int64_t>(i);
   return steps;

@@ -7,7 +7,7 @@
 #include "core/result.h"
 #include "instrument/dump/container.h"
 
-/// A dump that somebody packed into one file: a zip, or a tar that is not compressed. Nothing is extracted; each member
+/// A dump that was packed into one file: a zip, or a tar that is not compressed. Nothing is extracted; each member
 /// is read as the file that it would be.
 namespace nanscope {
 

@@ -14,27 +14,10 @@ namespace nanscope {
 namespace {
 
 using testing::find_tensor;
+using testing::inputs;
 using ::testing::IsSupersetOf;
+using testing::kind;
 using testing::MemoryDump;
-
-/// "role=name" of each input of the op that made a tensor; "?" for what was not dumped.
-std::vector<std::string> inputs(DumpRun& run, const std::string& name) {
-  std::vector<std::string> found;
-  const Tensor* tensor = find_tensor(run, name);
-  const Op* op = tensor != nullptr ? run.maker(*tensor) : nullptr;
-  if (op == nullptr) return {"no op"};
-  for (const Input& input : op->inputs) {
-    const Tensor* in = run.tensor(input.tensor);
-    found.push_back(input.role + '=' + (in == nullptr || !in->known ? "?" : in->name));
-  }
-  return found;
-}
-
-OpKind kind(DumpRun& run, const std::string& name) {
-  const Tensor* tensor = find_tensor(run, name);
-  const Op* op = tensor != nullptr ? run.maker(*tensor) : nullptr;
-  return op != nullptr ? op->kind : OpKind::dumped;
-}
 
 /// One layer of a llama of width 8, two heads of 4, six tokens, all outputs and weights.
 MemoryDump llama(std::vector<std::string> without = {}) {
@@ -103,49 +86,6 @@ TEST(DumpRun, LogitsOnTheirWayToASampler) {
   EXPECT_THAT(inputs(*run, "lm_head.output"), ::testing::ElementsAre("x=logits_pre_softcap"));
   EXPECT_THAT(inputs(*run, "sampling_logits"), ::testing::ElementsAre("x=lm_head.output"));
   EXPECT_THAT(inputs(*run, "sampling_probs"), ::testing::ElementsAre("logits=sampling_logits"));
-}
-
-/// Logits are not made of embeddings, nor a layer's input of the layer before the last.
-TEST(DumpRun, LayersThatWereNotDumpedLeaveTheStreamUnknown) {
-  MemoryDump dump;
-  dump.add("model.embed_tokens.output", "f32", {6, 8});
-  dump.add("logits", "f32", {6, 16});
-  EXPECT_THAT(inputs(*dump.run(), "logits"), ::testing::Contains("x=?"));
-  dump.add("model.layers.0.input", "f32", {6, 8});
-  dump.add("model.layers.0.output", "f32", {6, 8});
-  EXPECT_THAT(inputs(*dump.run(), "logits"), ::testing::Contains("x=model.layers.0.output"));
-  dump.add("model.layers.2.input", "f32", {6, 8}, std::vector<double>(48, 3));
-  EXPECT_EQ(kind(*dump.run(), "model.layers.2.input"), OpKind::block) << "what the layer between gave";
-}
-
-/// As many as layers and one more: transformers has the output of the final norm behind the last layer's input.
-TEST(DumpRun, TheLastStateIsBehindTheFinalNorm) {
-  MemoryDump dump;
-  for (int i = 0; i < 4; ++i)
-    dump.add("hidden_states." + std::to_string(i), "f32", {6, 8}, std::vector<double>(48, i + 1));
-  dump.add("logits", "f32", {6, 16});
-  const auto run = dump.run();
-  EXPECT_THAT(inputs(*run, "hidden_states.3"), ::testing::Not(::testing::Contains("a=hidden_states.2")));
-  EXPECT_EQ(kind(*run, "hidden_states.3"), OpKind::dumped);
-}
-
-/// A bias is added behind the product: the module gave the sum.
-TEST(DumpRun, AnExportedProductBeforeItsBiasIsNoOutput) {
-  MemoryDump dump;
-  dump.add("/model/layers.0/mlp/up_proj/MatMul_output_0", "f32", {6, 16});
-  EXPECT_EQ(kind(*dump.run(), "/model/layers.0/mlp/up_proj/MatMul_output_0"), OpKind::gemm);
-  dump.add("/model/layers.0/mlp/up_proj/Add_output_0", "f32", {6, 16});
-  EXPECT_NE(kind(*dump.run(), "/model/layers.0/mlp/up_proj/MatMul_output_0"), OpKind::gemm);
-}
-
-TEST(DumpRun, OfAGatedMlpTransformerLensCallsTheGatePre) {
-  MemoryDump dump;
-  dump.add("blocks.0.ln2.hook_normalized", "f32", {6, 8});
-  dump.add("blocks.0.mlp.hook_pre", "f32", {6, 16});
-  dump.add("blocks.0.mlp.hook_pre_linear", "f32", {6, 16}, std::vector<double>(96, 2));
-  dump.add("blocks.0.mlp.hook_post", "f32", {6, 16}, std::vector<double>(96, 3));
-  EXPECT_THAT(inputs(*dump.run(), "blocks.0.mlp.hook_post"),
-              IsSupersetOf({"x=blocks.0.mlp.hook_pre", "maybe_up=blocks.0.mlp.hook_pre_linear"}));
 }
 
 TEST(DumpRun, AttentionSinksAreAParameter) {

@@ -88,4 +88,24 @@ inline const Tensor* find_tensor(DumpRun& run, const std::string& name) {
   return nullptr;
 }
 
+/// "role=name" of each input of the op that made a tensor; "?" for what was not dumped.
+inline std::vector<std::string> inputs(DumpRun& run, const std::string& name) {
+  std::vector<std::string> found;
+  const Tensor* tensor = find_tensor(run, name);
+  const Op* op = tensor != nullptr ? run.maker(*tensor) : nullptr;
+  if (op == nullptr) return {"no op"};
+  for (const Input& input : op->inputs) {
+    const Tensor* in = run.tensor(input.tensor);
+    found.push_back(input.role + '=' + (in == nullptr || !in->known ? "?" : in->name));
+  }
+  return found;
+}
+
+/// Of the op that made a tensor; dumped where none did.
+inline OpKind kind(DumpRun& run, const std::string& name) {
+  const Tensor* tensor = find_tensor(run, name);
+  const Op* op = tensor != nullptr ? run.maker(*tensor) : nullptr;
+  return op != nullptr ? op->kind : OpKind::dumped;
+}
+
 }  // namespace nanscope::testing

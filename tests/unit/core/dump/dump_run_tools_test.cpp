@@ -1,0 +1,60 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/dump/dump_run.h"
+#include "tests/unit/core/dump/memory_dump.h"
+
+/// Names that tools give: which op made a tensor, and what it was made of.
+namespace nanscope {
+namespace {
+
+using testing::inputs;
+using ::testing::IsSupersetOf;
+using testing::kind;
+using testing::MemoryDump;
+
+/// Logits are not made of embeddings, nor a layer's input of the layer before the last.
+TEST(DumpRunOfTools, LayersThatWereNotDumpedLeaveTheStreamUnknown) {
+  MemoryDump dump;
+  dump.add("model.embed_tokens.output", "f32", {6, 8});
+  dump.add("logits", "f32", {6, 16});
+  EXPECT_THAT(inputs(*dump.run(), "logits"), ::testing::Contains("x=?"));
+  dump.add("model.layers.0.input", "f32", {6, 8});
+  dump.add("model.layers.0.output", "f32", {6, 8});
+  EXPECT_THAT(inputs(*dump.run(), "logits"), ::testing::Contains("x=model.layers.0.output"));
+  dump.add("model.layers.2.input", "f32", {6, 8}, std::vector<double>(48, 3));
+  EXPECT_EQ(kind(*dump.run(), "model.layers.2.input"), OpKind::block) << "what the layer between gave";
+}
+
+/// As many as layers and one more: transformers has the output of the final norm behind the last layer's input.
+TEST(DumpRunOfTools, TheLastStateIsBehindTheFinalNorm) {
+  MemoryDump dump;
+  for (int i = 0; i < 4; ++i)
+    dump.add("hidden_states." + std::to_string(i), "f32", {6, 8}, std::vector<double>(48, i + 1));
+  dump.add("logits", "f32", {6, 16});
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, "hidden_states.3"), ::testing::Not(::testing::Contains("a=hidden_states.2")));
+  EXPECT_EQ(kind(*run, "hidden_states.3"), OpKind::dumped);
+}
+
+/// A bias is added behind the product: the module gave the sum.
+TEST(DumpRunOfTools, AnExportedProductBeforeItsBiasIsNoOutput) {
+  MemoryDump dump;
+  dump.add("/model/layers.0/mlp/up_proj/MatMul_output_0", "f32", {6, 16});
+  EXPECT_EQ(kind(*dump.run(), "/model/layers.0/mlp/up_proj/MatMul_output_0"), OpKind::gemm);
+  dump.add("/model/layers.0/mlp/up_proj/Add_output_0", "f32", {6, 16});
+  EXPECT_NE(kind(*dump.run(), "/model/layers.0/mlp/up_proj/MatMul_output_0"), OpKind::gemm);
+}
+
+TEST(DumpRunOfTools, OfAGatedMlpTransformerLensCallsTheGatePre) {
+  MemoryDump dump;
+  dump.add("blocks.0.ln2.hook_normalized", "f32", {6, 8});
+  dump.add("blocks.0.mlp.hook_pre", "f32", {6, 16});
+  dump.add("blocks.0.mlp.hook_pre_linear", "f32", {6, 16}, std::vector<double>(96, 2));
+  dump.add("blocks.0.mlp.hook_post", "f32", {6, 16}, std::vector<double>(96, 3));
+  EXPECT_THAT(inputs(*dump.run(), "blocks.0.mlp.hook_post"),
+              IsSupersetOf({"x=blocks.0.mlp.hook_pre", "maybe_up=blocks.0.mlp.hook_pre_linear"}));
+}
+
+}  // namespace
+}  // namespace nanscope
