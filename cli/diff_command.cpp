@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -40,7 +41,10 @@ int compare(const std::vector<scenarios::OpenRun*>& runs, const DiffOptions& dif
   if (!found) return failed(found.error(), interrupt);
   print(options.format == "json" ? report::dump_json(to_json(*found))
                                  : report::diff_text(*found, options.a, options.b, output_terminal()));
-  return found->same() ? kClean : kFound;
+  const bool whole = std::all_of(runs.begin(), runs.end(), [](scenarios::OpenRun* run) {
+    return run->unread().empty() && run->view().unread().empty();
+  });
+  return !whole ? kBadInput : found->same() ? kClean : kFound;
 }
 
 Result<align::NameMap> read_map(const std::string& path) {

@@ -64,6 +64,8 @@ class Matchmaker {
     by_op();
     by_parts(a_, b_, true);
     by_parts(b_, a_, false);
+    // The only tensor of each run, as of two files, is meant whatever it is called.
+    if (of_a_.size() == 1 && of_b_.size() == 1 && !of_a_.front()) try_pair(0, 0);
     by_content();
     std::stable_sort(made_.partners.begin(), made_.partners.end(), [](const Partner& x, const Partner& y) {
       return std::tie(x.a, x.part_a.first) < std::tie(y.a, y.part_a.first);
@@ -74,7 +76,7 @@ class Matchmaker {
   }
 
  private:
-  bool try_pair(std::size_t a, std::size_t b, FoundBy by, std::optional<Join> stated = {}) {
+  bool try_pair(std::size_t a, std::size_t b, std::optional<Join> stated = {}) {
     const Group& left = a_.group(a);
     const Group& right = b_.group(b);
     if (left.meeting() == Meeting::layout || left.meeting() != right.meeting()) return false;
@@ -84,8 +86,11 @@ class Matchmaker {
     const bool recorded = left.sheets.front().tensor->hash && right.sheets.front().tensor->hash;
     if (!joined && recorded && left.ranks == right.ranks) joined.emplace();
     if (!joined) return false;
-    if (left.is_unplaced() && !(distance(a_, a, joined->first, b_, b, joined->second) < kSameContent)) return false;
-    made_.partners.push_back({a, b, joined->first, joined->second, by});
+    // Rows that nothing places among sequences, such as those that experts sort, may be in any order.
+    const bool sequences = !a_.places.all().empty() && !b_.places.all().empty();
+    if (sequences && left.is_unplaced() && !(distance(a_, a, joined->first, b_, b, joined->second) < kSameContent))
+      return false;
+    made_.partners.push_back({a, b, joined->first, joined->second});
     of_a_[a] = of_b_[b] = true;
     return true;
   }
@@ -98,7 +103,7 @@ class Matchmaker {
         std::string wanted = line.b;
         if (const std::size_t star = wanted.find('*'); star != std::string::npos) wanted.replace(star, 1, *stands_for);
         for (std::size_t b = 0; b < of_b_.size() && !of_a_[a]; ++b) {
-          if (!of_b_[b] && b_.group(b).name == wanted) try_pair(a, b, FoundBy::map, line.join);
+          if (!of_b_[b] && b_.group(b).name == wanted) try_pair(a, b, line.join);
         }
       }
     }
@@ -121,7 +126,7 @@ class Matchmaker {
       const Group& right = b_.group(b);
       const bool same = left.op == right.op && left.role == right.role && left.turns == right.turns;
       if (of_a_[a] || of_b_[b] || (!same && !same_engine)) continue;
-      if (same_engine || !names_mislead(a, b)) try_pair(a, b, FoundBy::name);
+      if (same_engine || !names_mislead(a, b)) try_pair(a, b);
     }
   }
 
@@ -138,7 +143,7 @@ class Matchmaker {
       const auto found = of_a_[a] ? of_b.end() : of_b.find(key(a_.group(a)));
       if (found == of_b.end() || of_b_[found->second]) continue;
       const bool named = !a_.group(a).name.empty() && !b_.group(found->second).name.empty();
-      if (!named || !names_mislead(a, found->second)) try_pair(a, found->second, FoundBy::op);
+      if (!named || !names_mislead(a, found->second)) try_pair(a, found->second);
     }
   }
 
@@ -191,8 +196,7 @@ class Matchmaker {
           const Join join_fused = group.ranks > 1 ? Join::columns : Join::alone;
           const Part of_part{join_parts, shared ? of_parts : 1, 0, 0, 0};
           const Part of_whole{join_fused, shared ? of_fused : 1, first, width, 0};
-          made.push_back(parts_are_a ? Partner{at, whole, of_part, of_whole, FoundBy::parts}
-                                     : Partner{whole, at, of_whole, of_part, FoundBy::parts});
+          made.push_back(parts_are_a ? Partner{at, whole, of_part, of_whole} : Partner{whole, at, of_whole, of_part});
           first += width;
         }
         if (first * group.ranks != all) continue;
@@ -215,7 +219,7 @@ class Matchmaker {
 
   void look_alike(std::size_t lone, bool of_a) {
     const std::optional<std::size_t> found = alike(lone, of_a, true);
-    if (found) try_pair(of_a ? lone : *found, of_a ? *found : lone, FoundBy::content);
+    if (found) try_pair(of_a ? lone : *found, of_a ? *found : lone);
   }
 
   bool may_be_alike(const Group& group, const Group& one) const {
@@ -290,7 +294,7 @@ class Matchmaker {
     if (own.is_stated() != other.is_stated()) {
       lone.reason = fmt::format("only its statistics were dumped in {}", own.is_stated() ? here : there);
     } else if (own.is_unplaced()) {
-      lone.reason = "nothing says whose rows its rows are, and in order they do not agree";
+      lone.reason = "nothing says whose rows its rows are, and their values do not show it";
     } else if (own.channels() * own.ranks != other.channels() * other.ranks) {
       lone.shape = true;
       lone.reason = fmt::format("it has {} channels in {} and {} in {}", own.channels(), here, other.channels(), there);
@@ -319,22 +323,6 @@ const RowIndex& Side::index(std::size_t group) {
   if (found == indices_.end()) found = indices_.emplace(key, index_rows(wanted, places, sequences)).first;
   known = &found->second;
   return *known;
-}
-
-std::string_view name(FoundBy by) {
-  switch (by) {
-    case FoundBy::name:
-      return "name";
-    case FoundBy::op:
-      return "op";
-    case FoundBy::parts:
-      return "parts";
-    case FoundBy::content:
-      return "content";
-    case FoundBy::map:
-      break;
-  }
-  return "map";
 }
 
 Result<NameMap> parse_name_map(std::string_view text) {

@@ -44,16 +44,12 @@ struct Side {
   std::map<std::size_t, const RowIndex*> by_group_;
 };
 
-enum class FoundBy : std::uint8_t { name, op, parts, content, map };
-std::string_view name(FoundBy by);
-
 /// A group of A, or a part of it, and the same of B.
 struct Partner {
   std::size_t a = 0;
   std::size_t b = 0;
   Part part_a;
   Part part_b;
-  FoundBy by = FoundBy::name;
 };
 
 /// A group that has none.

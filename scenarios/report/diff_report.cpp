@@ -54,10 +54,12 @@ std::string bits_text(const DiffReport& report, const Terminal& terminal) {
 std::string sequences_text(const DiffReport& report) {
   const auto by_tokens = std::count_if(report.sequences.begin(), report.sequences.end(),
                                        [](const align::SequencePair& one) { return one.tokens > 0; });
-  std::string text = fmt::format("{} met by {}", counted(report.sequences.size(), "sequence"),
-                                 by_tokens == std::ssize(report.sequences) ? "tokens"
-                                 : by_tokens == 0                          ? "order"
-                                                                           : "tokens, or else by order");
+  std::string text = report.sequences.empty()
+                         ? "nothing says whose rows they are, so rows met in their order"
+                         : fmt::format("{} met by {}", counted(report.sequences.size(), "sequence"),
+                                       by_tokens == std::ssize(report.sequences) ? "tokens"
+                                       : by_tokens == 0                          ? "order"
+                                                                                 : "tokens, or else by order");
   for (const align::SequencePair& one : report.sequences) {
     if (!one.first_apart) continue;
     text += fmt::format("; the tokens of sequence {} differ from position {} on, where rows are not compared", one.a,
@@ -77,7 +79,8 @@ std::string noise_text(const DiffReport& report) {
     least = least > 0 ? std::min(least, line.median) : line.median;
     most = std::max(most, line.median);
   }
-  return fmt::format("in each tensor, half of the rows are off by at most {:.2g} to {:.2g} of their size", least, most);
+  const std::string size = least < most ? fmt::format("{:.2g} to {:.2g}", least, most) : fmt::format("{:.2g}", most);
+  return fmt::format("in each tensor, half of the rows are off by at most {} of their size", size);
 }
 
 /// What is said of an op's inputs follows from its producer's.

@@ -164,6 +164,9 @@ TEST_F(Command, ADumpIsReadWithoutItsDamagedFiles) {
   EXPECT_THAT(whole.out, HasSubstr("cut.npy: not read: "));
   EXPECT_THAT(whole.err, StartsWith("nanscope: not read: dump/cut.npy: "));
   EXPECT_EQ(std::count(whole.err.begin(), whole.err.end(), '\n'), 1) << whole.err;
+  const Output same = run("diff dump dump");
+  EXPECT_EQ(same.code, 2) << "a part is not known to be the same";
+  EXPECT_THAT(same.out, HasSubstr("1 tensor compared: 1 equal"));
   expect_refused("diagnose dump/cut.npy", "cut.npy: ");
   write("dump/nanscope.toml", "[[name]]\npatern = 'x'\n");
   expect_refused("diagnose dump", "nanscope.toml:1:1: ");

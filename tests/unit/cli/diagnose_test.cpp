@@ -277,6 +277,23 @@ TEST_F(DiagnoseDumps, DiffTakesDumpsAndMixedTargets) {
   expect_refused("diff clean absent", "absent");
 }
 
+/// Two files of one tensor each are meant to be compared, whatever they are called and however far they are apart.
+TEST_F(DiagnoseDumps, DiffComparesTwoFiles) {
+  const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }";
+  const auto array = [&](const std::string& elements) {
+    return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + std::string(117 - header.size(), ' ') + '\n' +
+           elements;
+  };
+  write("x.npy", array(std::string(16, '\0')));
+  write("y.npy", array(std::string(12, '\0') + std::string("\0\0\x80\x3f", 4)));
+  const Output apart = run("diff x.npy y.npy");
+  EXPECT_EQ(apart.code, 1) << apart.err;
+  EXPECT_THAT(apart.out, HasSubstr("1 tensor compared"));
+  EXPECT_THAT(apart.out, HasSubstr("rows met in their order"));
+  EXPECT_THAT(apart.out, HasSubstr("channel 1 of row 1 is 0 in A, 1 in B"));
+  EXPECT_EQ(run("diff x.npy x.npy").code, 0) << "zeros as well";
+}
+
 TEST_F(DiagnoseDumps, AReportIsMadeOfADump) {
   const Output written = run("report one/");
   EXPECT_EQ(written.code, 0) << written.err;
