@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -203,6 +204,7 @@ class Orderer {
       return place_of(tensors_[a].at) < place_of(tensors_[b].at);
     });
     if (!in_order || (anchors.empty() && !given_first)) return;
+    const std::set<std::size_t> anchored(anchors.begin(), anchors.end());
     std::set<std::size_t> moved;
     std::copy_if(members.begin(), members.end(), std::inserter(moved, moved.end()),
                  [this](std::size_t i) { return unknown(i); });
@@ -210,7 +212,7 @@ class Orderer {
     std::vector<std::size_t> first;
     std::vector<std::size_t>* into = &first;
     for (const std::size_t i : members) {
-      if (std::find(anchors.begin(), anchors.end(), i) != anchors.end()) into = &behind[i];
+      if (anchored.contains(i)) into = &behind[i];
       if (moved.contains(i)) into->push_back(i);
     }
     std::vector<std::size_t> made;
@@ -245,25 +247,30 @@ std::pair<std::optional<std::int64_t>, std::string_view> item_of(std::string_vie
 
 std::vector<RunNote> tell_files_apart(std::vector<DumpTensor>& tensors, const WhereStored& stored) {
   std::vector<RunNote> notes = take_module_folders(tensors, stored);
+  std::map<std::string, std::optional<std::int64_t>> steps;  // of files; nothing of one that is a run of its own
   for (const Alike& alike : alike_files(tensors, stored)) {
-    const std::map<std::string, std::int64_t> steps = steps_of(alike);
-    const std::set<std::string> files(alike.files.begin(), alike.files.end());
-    for (DumpTensor& one : tensors) {
-      if (!stored(one).plain || !files.contains(one.file)) continue;
-      const std::string stem = stem_of(one.file);
-      if (const auto step = steps.find(one.file); step != steps.end()) {
-        one.at.step = step->second;
-      } else {
-        one.at.run += (one.at.run.empty() ? "" : "/") + stem;
-      }
-      const std::string folder = folder_of(one.file);
-      const std::size_t begin = !folder.empty() && one.name.starts_with(folder + '/') ? folder.size() + 1 : 0;
-      one.name.insert(begin, stem + '/');
+    const std::map<std::string, std::int64_t> numbered = steps_of(alike);
+    for (const std::string& file : alike.files) {
+      const auto step = numbered.find(file);
+      steps[file] = step != numbered.end() ? std::optional(step->second) : std::nullopt;
     }
     notes.push_back(
         {alike.files.front(),
          fmt::format("and {} more files hold tensors of the same names: each is taken for {}", alike.files.size() - 1,
-                     steps.empty() ? "a run of its own" : "a step, in the order of their numbers")});
+                     numbered.empty() ? "a run of its own" : "a step, in the order of their numbers")});
+  }
+  for (DumpTensor& one : tensors) {
+    const auto step = steps.find(one.file);
+    if (step == steps.end() || !stored(one).plain) continue;
+    const std::string stem = stem_of(one.file);
+    if (step->second) {
+      one.at.step = *step->second;
+    } else {
+      one.at.run += (one.at.run.empty() ? "" : "/") + stem;
+    }
+    const std::string folder = folder_of(one.file);
+    const std::size_t begin = !folder.empty() && one.name.starts_with(folder + '/') ? folder.size() + 1 : 0;
+    one.name.insert(begin, stem + '/');
   }
   return notes;
 }
