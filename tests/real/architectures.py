@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Diagnoses healthy dumps of the architectures of transformers, and says which are accused.
 
-    tests/real/architectures.py FOLDER [--nanscope COMMAND] [--only NAME,...] [--dtypes bf16,f32] [--plain-hooks] [--table]
-                                [--plant] [--tokens 24] [--sequences 1]
+    tests/real/architectures.py FOLDER [--nanscope COMMAND] [--only NAME,...] [--dtypes bf16,f32] [--plain-hooks|--recorder]
+                                [--table] [--plant] [--tokens 24] [--sequences 1]
 
 Needs torch and transformers (tried with 2.15 and 5.24), so that no other test runs it. Each architecture is made small
 with random weights of unit gain, run on a CPU (a prompt of 24 tokens and two decode steps; encoders: three padded
 sequences of up to 100 tokens), captured by nanscope_capture or by plain forward hooks, and diagnosed without and with
-its checkpoint. A healthy model must not be accused. With --plant, one fault is planted in a module of each, and the
+its checkpoint. With --recorder the flight recorder writes the dumps, and they are diagnosed without a checkpoint, which
+nanscope refuses for them. A healthy model must not be accused. With --plant, one fault is planted in a module of each, and the
 diagnosis with the checkpoint must name that module. Prints a line a dump with its verdict and the share of outputs that
 could be judged. Exit code 1: a healthy one was accused or fewer than 60 could be made; a planted fault was called
 something that it is not, or fewer than 28 of 30 were found."""
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -173,6 +175,14 @@ class Hooks:
             handle.remove()
 
 
+@contextlib.contextmanager
+def recorded(model, folder):
+    """The steps that the flight recorder keeps, written behind the last one."""
+    with nanscope_capture.record(model, folder) as recorder:
+        yield
+        recorder.dump()
+
+
 def poison_weight(module):
     module.weight.data[5 % module.weight.shape[0], ...] = float("nan")
 
@@ -262,7 +272,8 @@ def planted(arguments, name, dtype, place, change):
 def healthy(arguments, name, dtype, place):
     """Prints the verdicts without and with the checkpoint, and returns whether one of them accuses the model."""
     accused = False
-    for title, more in (("", ()), (", with its checkpoint", ("--model", place / "checkpoint"))):
+    with_checkpoint = (", with its checkpoint", ("--model", place / "checkpoint"))
+    for title, more in (("", ()), *(() if arguments.recorder else (with_checkpoint,))):
         found = diagnose(arguments.nanscope, place / "dump", *more)
         coverage = found["coverage"]
         share = 100 * coverage["judged"] / max(1, coverage["outputs"])
@@ -281,13 +292,17 @@ def main():
     parser.add_argument("--nanscope", default=str(ROOT / "build" / "nanscope"))
     parser.add_argument("--only")
     parser.add_argument("--dtypes", default="bf16,f32")
-    parser.add_argument("--plain-hooks", action="store_true", help="capture by plain forward hooks")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--plain-hooks", action="store_true", help="capture by plain forward hooks")
+    ways.add_argument("--recorder", action="store_true", help="capture by the flight recorder")
     parser.add_argument("--table", action="store_true", help="print lines of a table in Markdown")
     parser.add_argument("--plant", action="store_true", help="plant a fault in each of the first 30")
     parser.add_argument("--tokens", type=int, default=24, help="tokens of a decoder's prompt (24)")
     parser.add_argument("--sequences", type=int, default=1, help="sequences of a decoder's batch (1), others shorter")
     parser.add_argument("--keep", action="store_true", help="keep the dumps and checkpoints")
     arguments = parser.parse_args()
+    if arguments.plant and arguments.recorder:
+        parser.error("a fault is looked for with the checkpoint, and a recorder's dump is refused with one")
     torch.set_num_threads(1)
     every = CAUSAL | ENCODERS | PAIRS
     names = arguments.only.split(",") if arguments.only else list(every)[:: len(every) // 30][:30] if arguments.plant else list(every)
@@ -300,7 +315,7 @@ def main():
             try:
                 model = make(name, every[name], dtypes[dtype], place / "checkpoint")
                 change = plant(model, name) if arguments.plant else None
-                way = Hooks if arguments.plain_hooks else nanscope_capture.attach
+                way = Hooks if arguments.plain_hooks else recorded if arguments.recorder else nanscope_capture.attach
                 with way(model, str(place / "dump")):
                     run(model, name, arguments.tokens, arguments.sequences)
             except Exception as error:  # this version of the library has it otherwise
