@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/counted.h"
 #include "core/dump/pass_builder.h"
 #include "instrument/dump/containers/decoded.h"
 #include "instrument/dump/containers/joined.h"
@@ -102,6 +103,17 @@ Status OpenDump::add_checkpoint(const std::filesystem::path& folder, std::vector
   if (sources_.size() == before)
     return fail(folder.string() + ": neither model.safetensors nor model.safetensors.index.json is there");
   return {};
+}
+
+void OpenDump::leave_out_weights() {
+  const auto found = std::find_if(dump_.tensors.begin(), dump_.tensors.end(), is_weight);
+  if (found == dump_.tensors.end()) return;
+  const std::string first = found->name;
+  const std::size_t count = std::erase_if(dump_.tensors, is_weight);
+  dump_.notes.push_back(
+      {first, fmt::format("is left out, {} in all: a flight recorder wrote the dump ({}), which keeps "
+                          "too few tensors to recompute ops with them",
+                          counted(count, "weight"), findings_.sparse)});
 }
 
 /// Files leave a head out that is the embedding's table. A head of several modules has a table within (RoBERTa).

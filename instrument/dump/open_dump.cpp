@@ -344,6 +344,7 @@ Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const Ope
   if (!overrides) return tl::unexpected(overrides.error());
   dump->overrides_ = std::move(*overrides);
   if (Status found = dump->find_files(path, options.follow_links); !found) return tl::unexpected(found.error());
+  if (!dump->findings_.sparse.empty()) dump->leave_out_weights();
   if (!options.checkpoint.empty()) {
     if (Status some = dump->refuse_when_empty(); !some) return tl::unexpected(some.error());
     if (Status added = dump->add_checkpoint(options.checkpoint, options.merged); !added)

@@ -99,6 +99,8 @@ class OpenDump final : public DumpElements {
   void join_input_scales(const std::set<std::string>& joined, std::set<std::size_t>& gone);
   std::optional<DumpTensor> one_of_all(const std::vector<DumpTensor>& parts) const;
   void replace_weights();
+  /// Of a dump that holds too few tensors to recompute ops with its weights.
+  void leave_out_weights();
   bool of_checkpoint(const DumpTensor& tensor) const;
   void leave_out(const DumpFile& file, std::vector<std::string>& others);
   void finish_producers();

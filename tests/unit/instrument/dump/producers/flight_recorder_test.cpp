@@ -55,6 +55,25 @@ TEST(FlightRecorder, ItsStepsAreNotComparedWithACheckpoint) {
   EXPECT_THAT(opened.error().message, HasSubstr("a flight recorder wrote it (counters_00000.jsonl)"));
 }
 
+TEST(FlightRecorder, ItsStepsAreNotComparedWithWeightsBesideThem) {
+  RawDump dump;
+  dump.add("layers.0.mlp.up_proj.output", "f32", {2, 2}, "step_00000");
+  dump.add("layers.0.mlp.up_proj.weight", "f32", {2, 2}, "checkpoint");
+  dump.add("layers.0.mlp.up_proj.bias", "f32", {2}, "checkpoint");
+  EXPECT_EQ((*dump.open())->dump().tensors.size(), 3);
+  dump.write("counters_00000.jsonl", kHead);
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened.has_value());
+  const auto& tensors = (*opened)->dump().tensors;
+  ASSERT_EQ(tensors.size(), 1);
+  EXPECT_EQ(tensors.front().name, "step_00000/layers.0.mlp.up_proj.output");
+  const auto& notes = (*opened)->dump().notes;
+  EXPECT_TRUE(std::any_of(notes.begin(), notes.end(), [](const RunNote& one) {
+    return one.text.find("is left out, 2 weights in all: a flight recorder wrote the dump (counters_00000.jsonl)") !=
+           std::string::npos;
+  }));
+}
+
 TEST(FlightRecorder, DamageIsNoted) {
   EXPECT_THAT(note("{}"), HasSubstr("line 1: expected \"nanscope_counters\": 1"));
   EXPECT_THAT(note(kHead + "\n{\"step\": 1}"), HasSubstr("line 2: expected a step and its tensors"));
