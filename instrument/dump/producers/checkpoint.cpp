@@ -61,10 +61,10 @@ class Checkpoint final : public Producer {
       findings.notes.push_back(
           {*unscaled_.begin(), fmt::format("an 8-bit weight without a scale beside it, one of {}", unscaled_.size())});
     }
-    if (!names_.empty()) {
+    if (!names_.empty() && findings.sparse.empty()) {  // else they are left out
       for (const auto& [folder, config] : configs_) {
         findings.notes.push_back(
-            {folder, fmt::format("weights of a {} model{}: scanned for damage, nothing was run with them", config.model,
+            {folder, fmt::format("weights of a {} model{}: scanned for damage", config.model,
                                  config.quantization.empty() ? "" : ", quantized by " + config.quantization)});
       }
     }
