@@ -5,9 +5,9 @@
     with nanscope_capture.attach(model, "dump"):                       # every step
         model(input_ids)
 
-    capture = nanscope_capture.attach(model, "dump", last_steps=4)     # flight recorder: on a fault only
+    recorder = nanscope_capture.record(model, "dump")                  # flight recorder: on a fault only
     ...
-    capture.detach()
+    recorder.detach()
 
     python -m nanscope.capture -o dump script.py ...                   # every model that a script calls; --help
     python nanscope_capture.py -o dump script.py ...                   # the same without the package
@@ -17,7 +17,8 @@ is initialised), inputs and outputs of every module under the names of `named_mo
 beside them. What lies in `dump` already is never written over: numbers go on behind it.
 
 The model is not changed by being watched: what fails in here is a warning, once per kind, and the call goes on.
-Hooks see nothing inside torch.compile'd code and CUDA graphs: capture says so, once, and leaves those steps out.
+Hooks of attach() see nothing inside torch.compile'd code and CUDA graphs: capture says so, once, and leaves those steps
+out. record() runs inside both.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import dataclasses
 import inspect
 import itertools
 import json
+import operator
 import os
 import re
 import runpy
@@ -49,6 +51,7 @@ import weakref
 from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
+from torch import library
 
 _DTYPES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16",
@@ -109,7 +112,7 @@ def save_safetensors(tensors: dict[str, torch.Tensor], path: str) -> None:
 
 
 def fault_in(tensor: torch.Tensor, clipped_share: float) -> Optional[str]:
-    """Why a tensor is worth keeping: "NaN", "Inf" or a share of values at the largest finite one; None for a healthy one.
+    """Why a tensor is worth keeping: "NaN", "Inf" or a share of values at the largest finite one; None: it is healthy.
 
     -Inf alone is no fault: masks are made of it.
     """
@@ -188,7 +191,7 @@ def _tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def _input_and_keywords(args: Any, kwargs: Any) -> tuple[list[torch.Tensor], dict[str, list[torch.Tensor]]]:
-    """A module's input and what else it was given by keyword. With keywords alone, hidden_states or the first is the input."""
+    """A module's input and what else it was given by keyword: with keywords alone, hidden_states or the first is it."""
     keywords = {key: found for key, value in kwargs.items() if (found := _tensors_in(value))}
     given = _tensors_in(args)
     if not given and keywords:
@@ -347,7 +350,7 @@ class _Writer:
         step.tensors = {}  # `fault` may hold the step yet
 
     def _keep_within(self, most: int) -> None:
-        """Drops what takes more bytes than this, but for one step. A flight recorder's are few, it keeps as many anyhow."""
+        """Drops what takes more bytes than this, but for one step. A flight recorder's are few, and it keeps them."""
         if most > 0 and self._options.last_steps is not None:
             return
         while len(self._waiting) > min(most, 1) and (most == 0 or sum(step.size for step in self._waiting) > most):
@@ -357,7 +360,8 @@ class _Writer:
             drop = later[-1] if later else self._waiting[0]
             self._discard(drop)
             self.dropped.append(drop.number)
-            self._says.say(("dropped", most), f"step {drop.number}, and what more `dropped` lists, could not be written and is lost")
+            self._says.say(("dropped", most),
+                           f"step {drop.number}, and what more `dropped` lists, could not be written and is lost")
 
     def say_what_there_is(self) -> None:
         """One line, if steps were written since the last one."""
@@ -368,8 +372,8 @@ class _Writer:
         with contextlib.suppress(Exception):
             verify = f"verify {shlex.quote(self._folder)} --model {shlex.quote(self.weights_in)}"
             command = verify if self.weights_in else f"diagnose {shlex.quote(self._folder)}"
-            print(f"nanscope_capture: {_steps(count)}, {self.bytes / 1e6:.1f} MB in {self._folder}; now: nanscope {command}",
-                  file=sys.stderr)
+            what = f"{_steps(count)}, {self.bytes / 1e6:.1f} MB in {self._folder}"
+            print(f"nanscope_capture: {what}; now: nanscope {command}", file=sys.stderr)
 
     def parent(self) -> str:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -564,10 +568,10 @@ class Capture(_Says):
         try:
             parent = self._writer.parent()
             os.makedirs(parent, exist_ok=True)
-            size = save_weights(model, os.path.join(parent, "checkpoint"))
-            if size == 0:
-                self.say("weights", f"{os.path.join(parent, 'checkpoint')} is there already and stays as it is")
-            self._writer.weights_in = os.path.join(parent, "checkpoint")
+            folder = os.path.join(parent, "checkpoint")
+            if not save_weights(model, folder):
+                self.say("weights", f"{folder} is there already and stays as it is")
+            self._writer.weights_in = folder
         except Exception as error:
             self.say_error("the weights cannot be written", "", error)
 
@@ -588,12 +592,13 @@ class Capture(_Says):
         self.end_step()
         with self._lock:
             if self._running:
-                self.say("detached", f"detached while {len(self._running)} calls of the model ran: they are not written")
+                self.say("detached",
+                         f"detached while {len(self._running)} calls of the model ran: they are not written")
             self._kept.clear()
         self.write_rest()
 
     def write_rest(self) -> None:
-        """Writes what could not be written before, and says what still cannot be, what there is and what to do with it."""
+        """Writes what could not be written before, says what still cannot be, what there is and what to do with it."""
         try:
             with _aside():
                 self.end_step()
@@ -639,8 +644,9 @@ class Capture(_Says):
                 if path and (not name or not self._wanted(name, others.get(id(module), []))):
                     continue
                 if id(module) in inert:
-                    self.say("inert", f"{name}: with hooks torch.nn.TransformerEncoderLayer computes in another way, whose last "
-                             "bits differ: without torch.backends.mha.set_fastpath_enabled(False) it is not looked at")
+                    self.say("inert", f"{name}: with hooks torch.nn.TransformerEncoderLayer computes in another way, "
+                             "whose last bits differ: without torch.backends.mha.set_fastpath_enabled(False) it is not "
+                             "looked at")
                     continue
                 self._watches.append(_Watch(self, module, name))
                 self._watches[-1].other_names = others.get(id(module), [])
@@ -659,7 +665,8 @@ class Capture(_Says):
         self._end_abandoned()
         self.end_step()
         if "_orig_mod" in model._modules or vars(model).get("_compiled_call_impl") is not None:
-            self.say("compiled", "the model is compiled: hooks inside it may not run; run it without torch.compile for a dump")
+            self.say("compiled",
+                     "the model is compiled: hooks inside it may not run; run it without torch.compile for a dump")
         wanted = self._options.when is None or self._options.when()
         with self._lock:
             count = self.steps
@@ -726,9 +733,11 @@ class Capture(_Says):
         if torch.jit.is_tracing():
             self.say("tracing", "the model is being traced: those calls are left out")
         elif _functorch_level() is not None:
-            self.say("functorch", "the model runs under vmap, grad or another transform of torch.func: those calls are left out")
+            self.say("functorch",
+                     "the model runs under vmap, grad or another transform of torch.func: those calls are left out")
         elif torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-            self.say("graph", "a CUDA graph is being captured: hooks do not run when it is replayed; run with CUDA graphs off")
+            self.say("graph",
+                     "a CUDA graph is being captured: hooks do not run when it is replayed; run with CUDA graphs off")
         else:
             return False
         return True
@@ -749,8 +758,10 @@ class Capture(_Says):
         step = call.step
         with self._lock:
             self._running.discard(call)
-            if step is not None and (inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)):
-                self.say("async", "the model returns before its modules ran (async or a generator): its calls are left out")
+            later = inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
+            if step is not None and later:
+                self.say("async",
+                         "the model returns before its modules ran (async or a generator): its calls are left out")
                 self._fault = None if step.faulty else self._fault
             elif step is not None:
                 if result is None and sys.exc_info()[1] is not None:
@@ -763,7 +774,7 @@ class Capture(_Says):
         self._writer.flush()
 
     def end_step(self) -> None:
-        """Ends the step that attach(..., until_end_step=True) left open. What runs until the next call is in no step."""
+        """Ends the step that attach(..., until_end_step=True) left open. What runs then is in no step."""
         with self._lock:
             step, self._open = self._open, None
             if step is not None:
@@ -824,7 +835,7 @@ class Capture(_Says):
             call.passed[key] = (ids, names)
 
     def _passed_on(self, call: _Call, step: _Step, key: Any, ids: list[int], names: list[str]) -> None:
-        """What a call around this one was given too and only passed on is said here alone: a layer passes on its mask."""
+        """What a call around this one was given too and passed on is said here alone: a layer passes on its mask."""
         outer = call.outer
         while outer is not None and outer.passed.get(key, ([], []))[0] != ids:
             outer = outer.outer
@@ -904,10 +915,10 @@ if hasattr(os, "register_at_fork"):
 atexit.register(_at_exit)
 
 
-def attach(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, modules: Optional[str] = None, inputs: bool = True,
-           last_steps: Optional[int] = None, after: int = 1, every: int = 1, clipped_share: float = 0.01,
-           max_bytes: int = 64 << 30, max_held_bytes: int = 4 << 30, when: Optional[Callable[[], bool]] = None,
-           until_end_step: bool = False, weights: bool = False) -> Capture:
+def attach(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, modules: Optional[str] = None,
+           inputs: bool = True, last_steps: Optional[int] = None, after: int = 1, every: int = 1,
+           clipped_share: float = 0.01, max_bytes: int = 64 << 30, max_held_bytes: int = 4 << 30,
+           when: Optional[Callable[[], bool]] = None, until_end_step: bool = False, weights: bool = False) -> Capture:
     """Hooks every module of `model` and dumps what goes in and comes out. Gives back a Capture (a context manager).
 
     modules         regular expression: modules whose names it finds; None: all
@@ -919,13 +930,13 @@ def attach(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, mo
     max_held_bytes  of steps that cannot be written, as on a full disk, keep no more than this in memory to try again;
                     beyond it, steps are dropped, and that is said
     when            called before each call of the model: False leaves the call out, as one of a warm-up
-    until_end_step  a step goes on behind the model's call, for the head, the sampler and add(), until Capture.end_step() or
-                    the next call; for programs that call the model from one thread
-    weights         write the model's weights beside the steps, once, into checkpoint/: with them `nanscope diagnose` computes
-                    each op again, and `nanscope verify` needs no other folder
+    until_end_step  a step goes on behind the model's call, for the head, the sampler and add(), until
+                    Capture.end_step() or the next call; for programs that call the model from one thread
+    weights         write the model's weights beside the steps, once, into checkpoint/: with them `nanscope diagnose`
+                    computes each op again, and `nanscope verify` needs no other folder
 
-    When it ends, one line on standard error says what was written. Raises ValueError for arguments that make no sense and
-    where `modules` finds no module, and re.error for such an expression. Later nothing is raised.
+    When it ends, one line on standard error says what was written. Raises ValueError for arguments that make no sense
+    and where `modules` finds no module, and re.error if it is no regular expression. Later nothing is raised.
     """
     if last_steps is not None and last_steps < 1:
         raise ValueError("last_steps is at least 1, or None to write every step")
@@ -943,8 +954,9 @@ def attach(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, mo
     return capture
 
 
-# A flight recorder counts what modules return and keeps a few steps, see record(). On a CPU the tensors of a step are copied
-# side by side and counted together when it ends. On a GPU each is counted where it appears, into memory that was there before.
+# A flight recorder counts what modules return and keeps a few steps, see record(). On a CPU the tensors of a few steps
+# are copied side by side and then counted together. On a GPU each is counted where it appears, into memory that was
+# reserved before.
 _COLUMNS = ("elements", "nan", "inf", "minus_inf", "saturated", "zero", "absmax", "hash")
 _TRIPS = {"nan": "NaN", "inf": "Inf", "saturated": "values at the largest finite one"}
 _SMALL_OUTPUT = 1 << 16  # elements: smaller tensors are counted together
@@ -970,7 +982,8 @@ def _sampled(rows: torch.Tensor) -> torch.Tensor:
 class _Counts:
     """Counters of the rows of a matrix on a CPU. What is rare is counted where the largest value says that it is there.
 
-    Bits without their sign have the order of the sizes, NaN last, and integers are read several times as fast as floats.
+    Bits without their sign have the order of the sizes, NaN last, and integers are read several times as fast as
+    floats.
     """
 
     def __init__(self, rows: torch.Tensor):
@@ -1023,7 +1036,10 @@ class _Form:
 
 
 class _Now:
-    """Results of the steps that are not counted yet, one behind the other in memory that stays. `taken` stays one list."""
+    """Results of the steps that are not counted yet, one behind the other in memory that stays.
+
+    `taken` stays the same list: each _Tap holds its append().
+    """
 
     def __init__(self) -> None:
         self.thread = 0  # whose results are copied without a further look; 0: nobody's
@@ -1060,7 +1076,9 @@ class _Tap:
         self.second: Optional[_Tap] = None  # of what stands behind the first result, as the residual stream in vLLM
         self.best = 0.0  # the largest value of all steps before
         self.kept: Optional[torch.Tensor] = None  # memory of a device
-        self.form = _Form(name, torch.Size([0]), torch.float32, 0)
+        self.step = -1  # of the last call on a device
+        self.several = False  # calls in a step: its counters are those of all, and `kept` has the last one alone
+        self.form = _Form(name, torch.Size([-1]), torch.float32, 0)  # of nothing yet
         self._now = recorder.now
         self._append = recorder.now.taken.append
         self._take = recorder.take
@@ -1069,12 +1087,12 @@ class _Tap:
         self._id = recorder.id
 
     def __call__(self, module: torch.nn.Module, _: Any, result: Any) -> None:
-        # Every module of every step comes here, with cold caches: clone() and a look at each property would cost three times
-        # as much.
+        # Every module of every step comes here, with cold caches: clone() and a look at each property would cost three
+        # times as much.
         if type(result) is tuple and result:
             first = result[0]
-            if len(result) > 1 and self.second is not None and isinstance(first, torch.Tensor) and isinstance(result[1], torch.Tensor) \
-                    and result[1].shape == first.shape:
+            if len(result) > 1 and self.second is not None and isinstance(first, torch.Tensor) \
+                    and isinstance(result[1], torch.Tensor) and result[1].shape == first.shape:
                 self.second(module, None, result[1])
             result = first
         if _is_compiling():
@@ -1084,8 +1102,8 @@ class _Tap:
         try:
             form, now = self.form, self._now
             if (type(result) is torch.Tensor and now.thread == _thread_number() and result.shape == form.shape
-                    and result.dtype is form.dtype and now.at + form.size <= now.end and result.is_cpu and result.is_contiguous()
-                    and not result.is_neg()):
+                    and result.dtype is form.dtype and now.at + form.size <= now.end and result.is_cpu
+                    and result.is_contiguous() and not result.is_neg()):
                 _copy_bytes(now.at, result.data_ptr(), form.size)
                 now.at += form.size
                 self._append(form)
@@ -1103,7 +1121,8 @@ class _Kept:
 
     number: int
     end: int = 0  # behind its last result among those that are not counted yet
-    stacks: list[tuple[list[str], torch.Tensor]] = dataclasses.field(default_factory=list)  # names, and tensors of one shape
+    # names, and tensors of one shape
+    stacks: list[tuple[list[str], torch.Tensor]] = dataclasses.field(default_factory=list)
     extra: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     counts: list[tuple[list[str], _Counts, int]] = dataclasses.field(default_factory=list)  # and the first one's row
     table: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # the same, read back from a device
@@ -1132,10 +1151,13 @@ class _Kept:
         return found
 
     def rows(self) -> dict[str, list[float]]:
-        """Of each tensor, in the order of _COLUMNS; of the last one of its name."""
+        """Of each tensor, in the order of _COLUMNS. Of a module that was called several times, of all its results."""
         found = dict(self.table)
         for names, counts, row in self.counts:
-            found.update(zip(names, counts.table()[row:row + len(names)].tolist()))
+            for name, more in zip(names, counts.table()[row:row + len(names)].tolist()):
+                one = found.setdefault(name, [0.0] * len(_COLUMNS))
+                sums = map(operator.add, one[:6], more[:6])
+                found[name] = [*sums, max(one[6], more[6]), (one[7] + more[7]) % (1 << 32)]
         return found
 
 
@@ -1219,20 +1241,27 @@ def _count_by_torch(values: torch.Tensor, row: torch.Tensor) -> None:
     row[7] += digest.view(1).view(torch.int32)[0]  # the low half
 
 
-def _record_on_device(values: torch.Tensor, counters: torch.Tensor, kept: Optional[torch.Tensor], row: int, recorder: int) -> None:
+def _record_on_device(values: torch.Tensor, counters: torch.Tensor, kept: Optional[torch.Tensor], row: int,
+                      recorder: int) -> None:
     """Waits for nothing, and with Triton takes no memory: a CUDA graph can hold it."""
+    known = _recorders.get(recorder)
+    if known is not None:
+        known.called(known.taps[row])
     flat = values.reshape(-1)
     if kept is not None and kept.dtype == flat.dtype and flat.numel() <= kept.numel():
         kept[:flat.numel()].copy_(flat)
-    if triton is not None and (flat.is_cuda or _INTERPRETED) and flat.dtype in (torch.float32, torch.bfloat16, torch.float16) and flat.numel() < 1 << 31:
+    known_type = flat.dtype in (torch.float32, torch.bfloat16, torch.float16)
+    if triton is not None and (flat.is_cuda or _INTERPRETED) and known_type and flat.numel() < 1 << 31:
         stride = -(-flat.numel() // _SAMPLE)
-        _count_kernel[(triton.cdiv(flat.numel(), 1024),)](flat, counters[row], flat.numel(), torch.finfo(flat.dtype).max, stride,
-                                                          BLOCK=1024)
+        largest = torch.finfo(flat.dtype).max
+        grid = (triton.cdiv(flat.numel(), 1024),)
+        _count_kernel[grid](flat, counters[row], flat.numel(), largest, stride, BLOCK=1024)
     else:
         _count_by_torch(flat, counters[row])
 
 
-def _record_on_cpu(values: torch.Tensor, counters: torch.Tensor, kept: Optional[torch.Tensor], row: int, recorder: int) -> None:
+def _record_on_cpu(values: torch.Tensor, counters: torch.Tensor, kept: Optional[torch.Tensor], row: int,
+                   recorder: int) -> None:
     known = _recorders.get(recorder)
     if known is None:
         return
@@ -1252,7 +1281,7 @@ _recorders: weakref.WeakValueDictionary[int, Recorder] = weakref.WeakValueDictio
 _recorder_ids = itertools.count(secrets.randbits(40))
 # The file may be loaded twice, as nanscope.capture and as nanscope_capture: each has its own ops.
 _ops_name = f"nanscope_{__name__.replace('.', '_')}"
-_library = torch.library.Library(_ops_name, "DEF")
+_library = library.Library(_ops_name, "DEF")
 # The second and third tensor are there before the call; `recorder` is the number of one in this process.
 _library.define("record(Tensor values, Tensor(a!) counters, Tensor(b!)? kept, int row, int recorder) -> ()")
 _library.define("end_step(Tensor(a!) counters, int recorder) -> ()")
@@ -1307,7 +1336,8 @@ class _DeviceSteps:
 
     def end_step(self, step: _Kept) -> None:
         if self._kept:
-            torch._foreach_copy_([ring[step.number % len(ring)] for ring in self._kept.values()], [tap.kept for tap in self._kept])
+            places = [ring[step.number % len(ring)] for ring in self._kept.values()]
+            torch._foreach_copy_(places, [tap.kept for tap in self._kept])
         host = self._hosts[step.number % len(self._hosts)]
         while self._arriving and self._arriving[0][1] is host:  # the device is a whole ring behind: those are lost
             self._arriving.popleft()
@@ -1333,11 +1363,11 @@ class _DeviceSteps:
         return done
 
     def views(self, step: _Kept) -> dict[str, torch.Tensor]:
-        """What is kept of a step, without tensors that had more rows than there is room for."""
+        """What is kept of a step, without tensors that had more rows than there is room for or came several times."""
         found = {}
         for tap, ring in self._kept.items():
             elements, width = int(step.table.get(tap.name, [0])[0]), self._widths[tap]
-            if 0 < elements <= ring[step.number % len(ring)].numel():
+            if not tap.several and 0 < elements <= ring[step.number % len(ring)].numel():
                 found[tap.name] = ring[step.number % len(ring)][:elements].view(-1, width)
         return found
 
@@ -1371,7 +1401,8 @@ class Recorder(_Says):
     fault    (step, tensor, reason) of what tripped it, or None
     """
 
-    def __init__(self, folder: str, options: _Options, trips: frozenset[str], jump: Optional[float], history: int, rows: int):
+    def __init__(self, folder: str, options: _Options, trips: frozenset[str], jump: Optional[float], history: int,
+                 rows: int):
         super().__init__()
         self.folder, self.steps = folder, 0
         self.fault: Optional[tuple[int, str, str]] = None
@@ -1382,8 +1413,8 @@ class Recorder(_Says):
         self.compiled = False  # hooks put there now would see nothing
         self._options, self._trips, self._jump, self._rows = options, trips, jump, rows
         self._writer = _Writer(folder, options, self)
-        self._turns = (options.last_steps or 1) + 2
         self._most = options.last_steps or 1
+        self._turns = self._most + 2
         self._ring: collections.deque[_Kept] = collections.deque()
         self._history: collections.deque[_Kept] = collections.deque(maxlen=history)
         self._open: Optional[_Kept] = None
@@ -1411,7 +1442,7 @@ class Recorder(_Says):
         return self._writer.written + (self._whole.written if self._whole is not None else [])
 
     def memory(self) -> int:
-        """Bytes that it holds now."""
+        """Bytes of the tensors of kept steps; on a device, of what is reserved for them."""
         return sum(step.size for step in self._ring) + (self._device.size if self._device is not None else 0)
 
     def takes_whole_steps(self) -> bool:
@@ -1432,7 +1463,8 @@ class Recorder(_Says):
             raise ValueError(f"no module of the model has a name that {self._options.modules!r} finds")
         device = next((one.device for one in itertools.chain(own.parameters(), own.buffers())), torch.device("cpu"))
         self.on_device = device.type not in ("cpu", "meta")
-        self.counters = torch.zeros(2 * len(wanted), len(_COLUMNS), dtype=torch.int32, device=device if self.on_device else "cpu")
+        self.counters = torch.zeros(2 * len(wanted), len(_COLUMNS), dtype=torch.int32,
+                                    device=device if self.on_device else "cpu")
         inert = {id(part) for module in own.modules() if _computes_otherwise(module) for part in module.modules()}
         for name, module in wanted:
             if id(module) not in inert:
@@ -1441,9 +1473,10 @@ class Recorder(_Says):
                 tap.second = _Tap(self, f"{name}.output.1")
                 self.taps.append(tap.second)
                 self._handles.append(_with_own_id(module.register_forward_hook(tap)))
-        begin, end = _Hook(self, self._begin), _Tail(self)
+        begin = _Hook(self, self._begin)
         self._handles.append(_with_own_id(model.register_forward_pre_hook(begin, with_kwargs=True)))
-        self._handles.append(_with_own_id(model.register_forward_hook(end)))
+        if not self._options.until_end_step:
+            self._handles.append(_with_own_id(model.register_forward_hook(_Tail(self))))
 
     def _begin(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """A call of the model: what it was given in integers is kept too."""
@@ -1481,8 +1514,8 @@ class Recorder(_Says):
         try:
             if not tensor.is_floating_point() or tensor.numel() == 0:
                 return
-            if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or tensor.layout != torch.strided \
-                    or tensor.is_meta:
+            if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ \
+                    or tensor.layout != torch.strided or tensor.is_meta:
                 self.say("left out", f"{tap.name}: a tensor without elements of its own is left out")
                 return
             if self._open is None:
@@ -1513,14 +1546,23 @@ class Recorder(_Says):
 
     def _take_on_device(self, tap: _Tap, tensor: torch.Tensor) -> None:
         if tensor.device != self.counters.device:
-            self.say("device", f"{tap.name} is on {tensor.device} and the model on {self.counters.device}: it is left out")
+            self.say("device",
+                     f"{tap.name} is on {tensor.device} and the model on {self.counters.device}: it is left out")
             return
-        if self._device is None:
-            self._device = _DeviceSteps(self.counters, self._turns, self._options.max_held_bytes)
         capturing = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
         if tap.kept is None and not capturing:
-            self._device.reserve(tap, tensor, self._rows)
+            self._device_steps().reserve(tap, tensor, self._rows)
         _ops.record(tensor, self.counters, tap.kept, tap.row, self.id)
+
+    def called(self, tap: _Tap) -> None:
+        """A module returned something on a device."""
+        tap.several = tap.several or tap.step == self.steps
+        tap.step = self.steps
+
+    def _device_steps(self) -> _DeviceSteps:
+        if self._device is None:
+            self._device = _DeviceSteps(self.counters, self._turns, self._options.max_held_bytes)
+        return self._device
 
     def add(self, name: str, tensor: torch.Tensor) -> None:
         """Keeps a tensor of the running step that no module returns. It is not counted."""
@@ -1539,7 +1581,7 @@ class Recorder(_Says):
             step.size += tensor.nbytes
 
     def end_step(self) -> None:
-        """Ends a step: by itself where the model's call ends, else by the program, as behind a sampler or a CUDA graph."""
+        """Ends a step. Called where the model's call ends, and by the program: behind a sampler or a CUDA graph."""
         try:
             if self._whole is not None:
                 self._whole.end_step()
@@ -1551,11 +1593,11 @@ class Recorder(_Says):
             self.say_error("a step could not be counted", "", error)
 
     def model_returned(self) -> None:
-        if self._open is not None and not self._options.until_end_step:
+        if self._open is not None:
             self.end_step()
 
     def _finish(self) -> None:
-        """A step is over. On a CPU, counters of so many steps are computed at once: code that runs rarely is slow each time."""
+        """A step is over. On a CPU, a few steps are counted at once: code that runs rarely is slow each time."""
         step, self._open = self._open, None
         self.now.thread = 0
         if step is None:
@@ -1574,14 +1616,14 @@ class Recorder(_Says):
             with _aside(), torch.inference_mode(False):
                 steps, self._uncounted = self._uncounted, []
                 if self.on_device:
-                    self._device = self._device or _DeviceSteps(self.counters, self._turns, self._options.max_held_bytes)
+                    device = self._device_steps()
                     for step in steps:
-                        self._device.end_step(step)
-                    counted = self._device.finished(self.taps)
+                        device.end_step(step)
+                    counted = device.finished(self.taps)
                 else:
                     self._count(steps)
                     counted = steps
-                self._history.extend(_Kept(one.number, counts=one.counts, table=one.table, left_out=one.left_out) for one in steps)
+                self._history.extend(dataclasses.replace(one, stacks=[], extra={}, size=0) for one in steps)
                 kept = [*self._ring, *steps]
                 for step in counted:
                     reason = self._why(step)
@@ -1603,15 +1645,17 @@ class Recorder(_Says):
         """Tensors of one shape lie in one matrix. Steps are much alike: which ones is found out when that changes."""
         if not self.now.taken:
             return
-        made_of = tuple(self.now.taken), [step.end for step in steps]
-        if made_of != self._plan_of:
-            self._plan_of, self._plan = made_of, _groups(*made_of)
-        for part in self._plan:
-            stacked = part.stack(self.now.memory)
-            counts = _Counts(stacked.view(len(part.indices), -1))
-            for index, names, begin, end in part.steps:
-                steps[index].put(names, counts, begin, stacked[begin:end])
-        self.now.clear()
+        try:
+            made_of = tuple(self.now.taken), [step.end for step in steps]
+            if made_of != self._plan_of:
+                self._plan_of, self._plan = made_of, _groups(*made_of)
+            for part in self._plan:
+                stacked = part.stack(self.now.memory)
+                counts = _Counts(stacked.view(len(part.indices), -1))
+                for index, names, begin, end in part.steps:
+                    steps[index].put(names, counts, begin, stacked[begin:end])
+        finally:
+            self.now.clear()
 
     def _why(self, step: _Kept) -> Optional[tuple[str, str]]:
         """The first module of a step whose counters trip the recorder, and the reason."""
@@ -1622,8 +1666,9 @@ class Recorder(_Says):
         for name, (elements, nan, inf, _, saturated, _, absmax, _) in self._in_order(step):
             tap = taps[name]
             if found is None:
-                reasons = {"nan": nan > 0, "inf": inf > 0, "saturated": saturated > self._options.clipped_share * elements}
-                reason = next((text for key, text in _TRIPS.items() if key in self._trips and reasons[key]), None)
+                met = {"nan": nan > 0, "inf": inf > 0,
+                       "saturated": saturated > self._options.clipped_share * elements}
+                reason = next((text for key, text in _TRIPS.items() if key in self._trips and met[key]), None)
                 if reason is None and self._jump is not None and 0 < tap.best * self._jump < absmax:
                     reason = f"{absmax:.4g}, the largest before was {tap.best:.4g}"
                 found = (name, reason) if reason is not None else None
@@ -1637,9 +1682,12 @@ class Recorder(_Says):
     def _take_whole_steps(self) -> None:
         """A NaN stays in a cache: the next steps show it with every input and output."""
         model = self._model()
-        if self._options.after == 0 or model is None or self.compiled or vars(model).get("_compiled_call_impl") is not None:
+        if self._options.after == 0 or model is None:
+            return
+        if self.compiled or vars(model).get("_compiled_call_impl") is not None:
             return
         options = dataclasses.replace(self._options, modules=None, last_steps=None,
+                                      max_bytes=self._options.max_bytes - self._writer.bytes,
                                       when=lambda: self._whole is not None and self._whole.steps < self._options.after)
         try:
             self._whole = Capture(self.folder, options)
@@ -1653,14 +1701,17 @@ class Recorder(_Says):
             self._whole.detach()
 
     def dump(self) -> list[str]:
-        """Writes the steps that are kept, and the counters of all that it remembers. Gives back the folders of the steps.
+        """Writes the steps that are kept, and the counters of all that it remembers. Gives back the steps' folders.
 
         A signal handler may call it: while a step is counted, it is written behind that.
         """
         if self._finishing or self._open is not None:
             self._asked = True
             return []
-        self._settle()
+        try:
+            self._settle()
+        except Exception as error:
+            self.say_error("a step could not be counted", "", error)
         return self._write()
 
     def _write(self) -> list[str]:
@@ -1679,7 +1730,7 @@ class Recorder(_Says):
         return self._writer.written[before:]
 
     def _as_step(self, kept: _Kept) -> _Step:
-        step = _Step(self._writer.number_of(kept.number), faulty=self.fault is not None)
+        step = _Step(self._writer.number_of(kept.number))
         views = kept.views() if self._device is None else self._device.views(kept)
         for name, tensor in {**kept.extra, **views}.items():
             step.put(name, tensor.to("cpu", copy=True))
@@ -1699,8 +1750,9 @@ class Recorder(_Says):
             file.write(json.dumps(head) + "\n")
             for kept in self._history:
                 number = self._writer.number_of(kept.number)
+                rows = {name: [*map(int, row[:6]), row[6], int(row[7])] for name, row in self._in_order(kept)}
                 line = {"step": number, "written": f"step_{number:05d}" in written, "left_out": kept.left_out,
-                        "tensors": {name: [*map(int, row[:6]), row[6], int(row[7])] for name, row in self._in_order(kept)}}
+                        "tensors": rows}
                 file.write(json.dumps(line) + "\n")
         os.replace(partial, self._counter_file)
 
@@ -1734,10 +1786,12 @@ class Recorder(_Says):
         counted = _steps(self.steps)
         if not self.written:
             return f"{counted} counted, none tripped the recorder; nothing is written"
-        what = f"step {self.fault[0]} tripped: {self.fault[1]}, {self.fault[2]}" if self.fault is not None else "written as asked"
-        size = sum(writer.bytes for writer in (self._writer, *([self._whole.writer] if self._whole is not None else [])))
-        return (f"{counted} counted; {what}; {_steps(len(self.written))}, {size / 1e6:.1f} MB, and {self._counter_file}; "
-                f"now: nanscope diagnose {shlex.quote(self.folder)}")
+        what = "written as asked"
+        if self.fault is not None:
+            what = f"step {self.fault[0]} tripped: {self.fault[1]}, {self.fault[2]}"
+        size = self._writer.bytes + (self._whole.writer.bytes if self._whole is not None else 0)
+        return (f"{counted} counted; {what}; {_steps(len(self.written))}, {size / 1e6:.1f} MB, "
+                f"and {self._counter_file}; now: nanscope diagnose {shlex.quote(self.folder)}")
 
     def write_on(self, number: int) -> None:
         """Writes what is kept when a signal arrives, and then does what the program does with that signal."""
@@ -1768,25 +1822,30 @@ class Recorder(_Says):
         self.detach()
 
 
-def record(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, last: int = 4, on: Iterable[str] = ("nan", "inf"),
-           jump: Optional[float] = None, after: int = 1, modules: Optional[str] = None, history: int = 256, clipped_share: float = 0.01,
-           max_bytes: int = 64 << 30, max_held_bytes: int = 1 << 30, rows: int = 64, when: Optional[Callable[[], bool]] = None,
+def record(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, last: int = 4,
+           on: Iterable[str] = ("nan", "inf"), jump: Optional[float] = None, after: int = 1,
+           modules: Optional[str] = None, history: int = 256, clipped_share: float = 0.01, max_bytes: int = 64 << 30,
+           max_held_bytes: int = 1 << 30, rows: int = 64, when: Optional[Callable[[], bool]] = None,
            until_end_step: bool = False, signal: Optional[int] = None) -> Recorder:
-    """A flight recorder that a server can afford: counts what modules return, and writes the last steps when a counter trips.
+    """A flight recorder that a server can afford: counts what modules return, writes the last steps if a counter trips.
 
     last            steps whose tensors are kept
-    on              what trips it: "nan", "inf" (the positive one), "saturated" (more than clipped_share of a tensor's values
-                    at the largest finite one)
+    on              what trips it: "nan", "inf" (the positive one), "saturated" (more than clipped_share of a tensor's
+                    values at the largest finite one)
     jump            a largest value so many times that of all steps before trips it too
     after           steps behind it that are written whole, with every input and output
+    max_bytes       write no more than this in all
     modules         regular expression; None: the layers and what no layer holds
     history         steps whose counters are remembered and written beside the tensors
     max_held_bytes  of tensors; larger ones are counted, and not kept
     rows            on a GPU: tokens of a step that are kept, in memory reserved at the first call
+    when            as in attach()
     until_end_step  as in attach()
     signal          a signal, such as signal.SIGUSR1, that writes what is kept; from the main thread only
 
-    Raises ValueError for arguments that make no sense and where `modules` finds no module. Later nothing is raised.
+    A counter trips it once. Later it writes only when Recorder.dump() or the signal asks for it. Raises ValueError for
+    arguments that make no sense and where `modules` finds no module, and re.error if it is no regular expression. Later
+    nothing is raised.
     """
     unknown = sorted(set(on) - set(_TRIPS))
     if unknown or last < 1 or history < 1 or after < 0 or rows < 1 or (jump is not None and jump <= 1):
@@ -1801,23 +1860,22 @@ def record(model: torch.nn.Module, folder: str | bytes | os.PathLike[Any], *, la
     return recorder
 
 
-def save_weights(model: torch.nn.Module, folder: str | os.PathLike[str]) -> int:
+def save_weights(model: torch.nn.Module, folder: str | os.PathLike[str]) -> bool:
     """Writes a model's weights as a checkpoint: model.safetensors and, of a model of transformers, config.json.
 
-    Gives back the bytes of the weights. A folder that is there is left as it is. Tied weights are written once, as
-    transformers does. Raises OSError where nothing can be written, ValueError for a dtype that safetensors does not have.
+    False: something of that name is there already, and is left as it is. Tied weights are written once, as transformers
+    does. Raises an error where a weight cannot be read or the folder cannot be written.
     """
     if os.path.lexists(folder):
-        return 0
+        return False
     tensors: dict[str, torch.Tensor] = {}
     seen: set[tuple[int, int, tuple[int, ...]]] = set()
     with _aside():
         for path, tensor in itertools.chain(model.named_parameters(), _saved_buffers(model)):
-            copied = _copy_of(tensor, sys.maxsize)
             place = (tensor.data_ptr(), tensor.numel(), tuple(tensor.stride()))
             if place not in seen:
-                tensors[_plain_name(path)] = copied
-            seen.add(place)
+                seen.add(place)
+                tensors[_plain_name(path)] = _copy_of(tensor, sys.maxsize)
     partial = f"{os.fspath(folder)}.{secrets.token_hex(4)}.partial"
     os.makedirs(partial)
     try:
@@ -1830,7 +1888,7 @@ def save_weights(model: torch.nn.Module, folder: str | os.PathLike[str]) -> int:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    return sum(tensor.nbytes for tensor in tensors.values())
+    return True
 
 
 def _saved_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -1891,9 +1949,11 @@ class _Script:
 def main() -> None:
     """Runs a script and captures the models that it calls. The second model has its folder with -2 behind its name."""
     parser = argparse.ArgumentParser(prog="nanscope_capture", description=main.__doc__)
-    parser.add_argument("-o", "--output", default="dump", metavar="FOLDER", help="where steps are written (default: dump)")
+    parser.add_argument("-o", "--output", default="dump", metavar="FOLDER",
+                        help="where steps are written (default: dump)")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="look at every n-th call only")
-    parser.add_argument("--last", type=int, metavar="N", help="keep the last N steps and write them when a fault appears")
+    parser.add_argument("--last", type=int, metavar="N",
+                        help="keep the last N steps and write them when a fault appears")
     parser.add_argument("--modules", metavar="EXPRESSION", help="modules whose names it finds")
     parser.add_argument("--no-inputs", action="store_true", help="outputs alone")
     parser.add_argument("--weights", action="store_true", help="the weights too, once, in FOLDER/checkpoint")
@@ -1908,8 +1968,9 @@ def main() -> None:
         parser.error(f"{given.script}: {error.strerror}")
     except re.error as error:
         parser.error(f"--modules {given.modules!r} is no regular expression: {error}")
-    script = _Script(os.path.abspath(given.output), {"every": given.every, "last_steps": given.last, "modules": given.modules,
-                                                     "inputs": not given.no_inputs, "weights": given.weights})
+    script = _Script(os.path.abspath(given.output), {
+        "every": given.every, "last_steps": given.last, "modules": given.modules, "inputs": not given.no_inputs,
+        "weights": given.weights})
     script.watch()
     sys.argv = [given.script, *given.arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(given.script))

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 from small_models import HERE, PYTHON, X, Apply, CaptureCase, Chain, linears, names_in, names_of, nanscope_capture, tensors_in, torch
 
@@ -146,6 +147,21 @@ class TripsTest(CaptureCase):
         self.assertIsNone(self.run_steps([NAN, INF], on=("saturated",), last=1).fault)
         self.assertEqual(self.run_steps([1, 65504], on=("saturated",), last=1).fault, (1, "parts.0.output", "values at the largest finite one"))
 
+    def test_once(self):
+        recorder = self.run_steps([1, NAN, 2, INF, NAN, 3], last=1, after=0)
+        self.assertEqual((recorder.fault, names_of(recorder.written)), ((1, "parts.0.output", "NaN"), ["step_00001"]))
+
+    def test_a_module_that_is_called_several_times(self):
+        """As the one layer of ALBERT is: a NaN of its first call counts too."""
+        shared = Apply(lambda x: x * 1)
+        model = Apply(lambda x: shared(shared(x).nan_to_num(0)), shared=shared)
+        with nanscope_capture.record(model, self.path(), last=1, after=0) as recorder:
+            model(torch.tensor([[1.0, -7.0]]))
+            model(torch.tensor([[NAN, 2.0]]))
+        self.assertEqual(recorder.fault, (1, "shared.output", "NaN"))
+        self.assertEqual([step["tensors"]["shared.output"][:7] for step in counters_in(self.path())[1]],
+                         [[4, 0, 0, 0, 0, 0, 7], [4, 1, 0, 0, 0, 1, 2]])
+
     def test_a_jump(self):
         self.assertIsNone(self.run_steps([1, 7.9, 60], jump=8).fault)
         self.assertEqual(self.run_steps([1, 7, 60], jump=8, last=1).fault, (2, "parts.0.output", "60, the largest before was 7"))
@@ -261,6 +277,26 @@ class KeptTest(CaptureCase):
         self.assertTrue(torch.equal(tensors_in(recorder.written[0])["parts.0.output"], X + 4))
         self.assertNotIn("parts.0.output", names_in(recorder.written[1]))
 
+    def test_several_calls_on_a_device(self):
+        """Only the last result is in the memory of a device, so none is written; the counters are those of all."""
+        shared = Apply(lambda x: x + 1)
+        model = Apply(lambda x: shared(shared(x)), shared=shared)
+        with nanscope_capture.record(model, self.path()) as recorder:
+            recorder.on_device = True
+            model(X)
+            recorder.dump()
+        self.assertEqual(names_in(recorder.written[0]), set())
+        self.assertEqual(counters_in(self.path())[1][0]["tensors"]["shared.output"][0], 2 * X.numel())
+
+    def test_max_bytes(self):
+        """The steps behind the fault count too."""
+        model = linears()
+        with nanscope_capture.record(model, self.path(), last=1, after=1, max_bytes=X.nbytes + 8) as recorder, \
+                self.assertWarnsRegex(RuntimeWarning, "larger than max_bytes"):
+            model(X * NAN)
+            model(X)
+        self.assertEqual(names_of(recorder.written), ["step_00000"])
+
     def test_a_signal(self):
         model = linears()
         heard = []
@@ -304,6 +340,17 @@ class UnharmedTest(CaptureCase):
                 self.assertTrue(all(torch.equal(a, b) for a, b in zip(expected, found)))
                 self.assertEqual((recorder.steps, recorder.fault[1:]), (5, ("parts.0.output", "NaN")))
 
+    def test_compiled_until_end_step(self):
+        torch._dynamo.reset()
+        model = linears()
+        with nanscope_capture.record(model, self.path(), until_end_step=True) as recorder, torch.no_grad():
+            model.compile(fullgraph=True)
+            model(X)
+            recorder.add("sampled", torch.tensor([5]))
+            recorder.end_step()
+            recorder.dump()
+        self.assertIn("sampled", names_in(recorder.written[0]))
+
     def test_copies_do_nothing(self):
         model = linears()
         with nanscope_capture.record(model, self.path(), last=1) as recorder:
@@ -318,6 +365,26 @@ class UnharmedTest(CaptureCase):
         with nanscope_capture.record(model, self.path(), last=1) as recorder, self.assertWarnsRegex(RuntimeWarning, "left out"):
             model(X)
         self.assertEqual(recorder.steps, 1)
+
+    def test_nothing_is_returned(self):
+        model = layered(lambda x: torch.zeros(0), lambda x: X)
+        with nanscope_capture.record(model, self.path(), last=1) as recorder:
+            model(X)
+            recorder.dump()
+        self.assertEqual(names_in(recorder.written[0]), {"parts.1.output"})
+
+    def test_a_step_that_cannot_be_counted(self):
+        """It is lost, and those after it are counted."""
+        model = layered(lambda x: x + 1)
+        with nanscope_capture.record(model, self.path()) as recorder:
+            model(X)
+            with mock.patch.object(nanscope_capture, "_Counts", side_effect=MemoryError), \
+                    self.assertWarnsRegex(RuntimeWarning, "a step could not be counted: MemoryError"):
+                self.assertEqual(recorder.dump(), [])
+            model(X + 1)
+            recorder.dump()
+        self.assertEqual(names_of(recorder.written), ["step_00001"])
+        self.assertTrue(torch.equal(tensors_in(recorder.written[0])["parts.0.output"], X + 2))
 
     def test_mistakes(self):
         for options, text in (({"on": ("nans",)}, "'nans'; there are nan, inf, saturated"), ({"last": 0}, "at least 1"), ({"jump": 1}, "above 1"),

@@ -119,6 +119,11 @@ class WeightsTest(CaptureCase):
             pass
         self.assertEqual(set(tensors_in(checkpoint)), set(found))
 
+    def test_a_model_without_weights(self):
+        with nanscope_capture.attach(Chain(torch.nn.Identity()), self.path(), weights=True):
+            pass
+        self.assertEqual((os.listdir(self.path()), self.said()), (["checkpoint"], []))
+
     def test_a_model_that_cannot_be_written_is_captured(self):
         model = linears()
         model.register_parameter("nothing", torch.nn.Parameter(torch.empty(2, device="meta")))
