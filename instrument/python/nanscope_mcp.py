@@ -1,10 +1,12 @@
-"""The console script `nanscope-mcp`: nanscope's commands as tools of the Model Context Protocol, over standard input and output.
+"""The console script `nanscope-mcp`: commands of nanscope as tools of the Model Context Protocol.
 
     pip install 'nanscope[mcp]'
     nanscope-mcp
 
-An agent gets six tools: diagnose, why, verify, diff, bits, inspect. Each runs the command of that name. It only reads files. A path is passed on as it is given: nothing is expanded or searched for, and one that begins with "-" is refused.
-What is longer than LIMIT characters is cut, and says so. An error is one line. docs/agents.md says what to ask in which order.
+It speaks over standard input and output. An agent gets six tools: diagnose, why, verify, diff, bits, inspect. Each runs
+the command of that name, which only reads files. A path is passed on as it is given: nothing is expanded or searched
+for, and a path that begins with "-" is refused. An answer longer than LIMIT characters is cut, and says so. An error is
+one line. docs/agents.md says what to ask in which order.
 """
 
 from __future__ import annotations
@@ -30,13 +32,14 @@ Answer = Literal["brief", "text", "json"]
 _CODES = {
     "diagnose": {0: "clean, or no fault found", 1: "a fault", 3: "nothing to judge"},
     "why": {0: "traced, or no element is bad"},
-    "verify": {0: "every output is the model's", 1: "an output is not the model's, or there is a note", 3: "too little was checked"},
+    "verify": {0: "every output is the model's", 1: "an output is not the model's, or there is a note",
+               3: "too little was checked"},
     "diff": {0: "the same", 1: "different"},
     "bits": {0: "printed"},
     "inspect": {0: "notes at most", 1: "a warning or an error"},
 }
-_ORDER = ("diagnose first; then why for a NaN or an Inf, verify with the checkpoint for finite but wrong numbers, diff for two "
-          "runs. inspect looks at a checkpoint, bits at one number.")
+_ORDER = ("diagnose first; then why for a NaN or an Inf, verify with the checkpoint for finite but wrong numbers, "
+          "diff for two runs. inspect looks at a checkpoint, bits at one number.")
 server = MCPServer("nanscope", instructions=_ORDER)
 
 
@@ -72,13 +75,14 @@ def _within_limit(text: str, is_json: bool) -> str:
 
 
 async def _run(command: str, arguments: list[str], operands: list[str], is_json: bool = False) -> str:
-    """What the command prints, behind a line with its exit code. Raises ToolError with one line where it could not do it."""
+    """What the command prints; texts begin with the exit code. Raises ToolError, one line, where there is no answer."""
     for one in [*arguments[1::2], *(operands if command != "bits" else [])]:
         if one.startswith("-"):
             raise ToolError(f"{one!r} begins with '-', which no path may: write './{one}'")
     try:
         with anyio.fail_after(SECONDS):
-            done = await anyio.run_process([_program(), command, *arguments, "--", *operands], check=False, stdin=subprocess.DEVNULL,
+            done = await anyio.run_process([_program(), command, *arguments, "--", *operands], check=False,
+                                           stdin=subprocess.DEVNULL,
                                            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"})
     except TimeoutError:
         raise ToolError(f"nanscope {command} took longer than {SECONDS} s") from None
@@ -87,12 +91,14 @@ async def _run(command: str, arguments: list[str], operands: list[str], is_json:
     text = done.stdout.decode(errors="replace").strip()
     said = done.stderr.decode(errors="replace").strip().splitlines()
     meaning = _CODES[command].get(done.returncode)
-    if meaning is None and not (done.returncode == 2 and text):  # a dump of which a part is unreadable has an answer too
+    partly_read = done.returncode == 2 and text != ""
+    if meaning is None and not partly_read:
         raise ToolError(said[0] if said else f"nanscope {command} ended with exit code {done.returncode}")
     if is_json:
         return _within_limit(text, True)
     unread = [line for line in said if "not read:" in line][:5]
-    return _within_limit("\n".join([f"exit code {done.returncode}: {meaning or 'a part could not be read'}", *unread, text]), False)
+    first = f"exit code {done.returncode}: {meaning or 'a part could not be read'}"
+    return _within_limit("\n".join([first, *unread, text]), False)
 
 
 def _options(**given: str) -> list[str]:
@@ -108,8 +114,9 @@ def _flags(answer: Answer, as_json: list[str]) -> tuple[list[str], bool]:
 async def diagnose(target: str, model: str = "", answer: Answer = "brief") -> str:
     """Finds the first numerical fault in a dump or recording: its place, cause, certainty and fix.
 
-    target: a folder or file of dumped tensors, or a recording. model: the folder of the served checkpoint, for more judged
-    outputs. answer: "brief" (verdict, place, cause, fix), "text" (all evidence) or "json" (schema nanscope.diagnosis/3).
+    target: a folder or file of dumped tensors, or a recording. model: the folder of the served checkpoint, with which
+    more outputs are judged. answer: "brief" (verdict, place, cause, fix), "text" (all evidence) or "json" (schema
+    nanscope.diagnosis/3).
     """
     flags, is_json = _flags(answer, ["--format", "json"])
     return await _run("diagnose", [*_options(model=model), *flags], [target], is_json)
@@ -137,14 +144,20 @@ async def verify(dump: str, model: str, layers: str = "", ops: str = "", answer:
 
 @server.tool()
 async def diff(a: str, b: str, limit: int = 1, answer: Answer = "text") -> str:
-    """Finds the first tensor in which two runs differ by more than rounding. limit: how many differences to describe."""
+    """Finds the first tensor in which two runs differ by more than rounding.
+
+    limit: how many differences to describe.
+    """
     flags, is_json = _flags(answer, ["--format", "json"])
     return await _run("diff", ["--limit", str(limit), *([] if answer == "brief" else flags)], [a, b], is_json)
 
 
 @server.tool()
 async def bits(value: str, number_format: str = "", answer: Answer = "text") -> str:
-    """Shows a number bit by bit. value: 430, nan, or a code such as 0x7e. number_format: e4m3, bf16, f16 ...; empty: all."""
+    """Shows a number bit by bit.
+
+    value: 430, nan, or a code such as 0x7e. number_format: e4m3, bf16, f16 ...; empty: all.
+    """
     flags, is_json = _flags(answer, ["--format", "json"])
     flags = [] if answer == "brief" else flags
     return await _run("bits", [*(["-f", number_format] if number_format else []), *flags], [value], is_json)

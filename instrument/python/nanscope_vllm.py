@@ -7,13 +7,13 @@
 
 vLLM finds it by the entry point `vllm.general_plugins` of the installed package, in every process. Without the
 environment variable it does nothing. With it, vLLM runs the model without torch.compile and without CUDA graphs, since
-hooks do not run inside them. A worker attaches nanscope_capture to its model when the first step is executed. A step also
-holds the positions, the block table, the slots and lengths of its requests, the logits and the sampled tokens.
+hooks do not run inside them. A worker attaches nanscope_capture to its model when the first step is executed. A step
+also holds the positions, the block table, the slots and lengths of its requests, the logits and the sampled tokens.
 
 Options after the folder, separated by commas: every=N, last=N, after=N, inputs=0, max_bytes=N as in
-nanscope_capture.attach(); modules=EXPRESSION takes the rest of the text. With `recorder` it is nanscope_capture.record() that
-is attached, with last=N, after=N, jump=N, history=N, max_bytes=N and modules=EXPRESSION as there, and SIGUSR1 writes what is
-kept with signal=10. Tried with vLLM 0.32.
+nanscope_capture.attach(); modules=EXPRESSION takes the rest of the text. With `recorder`, the plugin calls
+nanscope_capture.record() instead; its options are last=N, after=N, jump=N, history=N, signal=N, max_bytes=N and
+modules=EXPRESSION. With signal=10, SIGUSR1 writes what is kept. Tried with vLLM 0.32.
 """
 
 from __future__ import annotations
@@ -51,18 +51,20 @@ def options_of(text: str) -> tuple[str, bool, dict[str, Any]]:
         value, _, rest = rest.partition(",")
         if key not in known or not equals or not value.isdecimal():
             names = ", ".join(f"{one}=N" for one in known)
-            raise ValueError(f"{VARIABLE} has {key + equals + value!r}; there are {names} and, last, modules=EXPRESSION")
+            raise ValueError(
+                f"{VARIABLE} has {key + equals + value!r}; there are {names} and, last, modules=EXPRESSION")
         options[known[key]] = bool(int(value)) if key == "inputs" else int(value)
     return folder, recorder, options
 
 
-def stored_rows(cache: torch.Tensor, slots: torch.Tensor, isa: Optional[str]) -> Optional[tuple[torch.Tensor, torch.Tensor]]:
+def stored_rows(cache: torch.Tensor, slots: torch.Tensor,
+                isa: Optional[str]) -> Optional[tuple[torch.Tensor, torch.Tensor]]:
     """Keys and values [slots, heads x width] at the slots of a paged cache, as stored; slots below 0 are rows of 0.
 
-    None for a layout that is not known. Known are [2, blocks, block, heads, width] and [blocks, 2, block, heads, width] of the
-    GPU's backends (v1/attention/backends/flash_attn.py, flashinfer.py), and [blocks, heads, block, 2 x width] of the CPU's with
-    `isa` "vec" (csrc/cpu/cpu_attn_vec.hpp), where a block of a head holds its keys as [width, block], then its values as
-    [block, width].
+    None for a layout that is not known. Known are [2, blocks, block, heads, width] and [blocks, 2, block, heads, width]
+    of the GPU's backends (v1/attention/backends/flash_attn.py, flashinfer.py), and [blocks, heads, block, 2 x width] of
+    the CPU's with `isa` "vec" (csrc/cpu/cpu_attn_vec.hpp), where a block of a head holds its keys as [width, block],
+    then its values as [block, width].
     """
     at = slots.clamp(min=0).long()
     used = (slots >= 0).view(-1, 1)
@@ -108,7 +110,7 @@ class _Worker:
                 sampler.register_forward_hook(self._take_tokens)
 
     def execute(self, run: Callable[[], Any]) -> Any:
-        """A step of the scheduler. Other calls of the model are warm-up, or keep the ranks in step: they have no request."""
+        """A step of the scheduler. Other calls of the model have no request: warm-up, or what keeps ranks in step."""
         self._running = True
         try:
             return run()
@@ -119,7 +121,7 @@ class _Worker:
         self._capture.end_step()
 
     def memory(self) -> int:
-        """Bytes that the recorder holds."""
+        """Bytes of the tensors that the recorder keeps."""
         return int(self._capture.memory()) if hasattr(self._capture, "memory") else 0
 
     def _take_metadata(self, *_: Any) -> None:
@@ -145,15 +147,16 @@ class _Worker:
             self._capture.say_error("vLLM's attention metadata could not be recorded", "", error)
 
     def _take_stored(self, name: str, attention: Any, *_: Any) -> None:
-        """The codes that this step wrote into the cache of a layer, row by row: attention reads them, not what was given."""
+        """The codes that this step wrote into a layer's cache, by rows: attention reads them, not what was given."""
         if not self._capture.takes_whole_steps():
             return
         try:
             slots = self._slots(name)
-            rows = stored_rows(attention.kv_cache, slots, getattr(attention, "isa", None)) if slots is not None else None
+            isa = getattr(attention, "isa", None)
+            rows = stored_rows(attention.kv_cache, slots, isa) if slots is not None else None
             if rows is None:
-                self._capture.say(("cache", type(attention.impl).__name__), f"{name}: the layout of its KV cache is not known; "
-                                  "what it stores is left out")
+                self._capture.say(("cache", type(attention.impl).__name__),
+                                  f"{name}: the layout of its KV cache is not known; what it stores is left out")
                 return
             format = torch.float8_e5m2 if "e5m2" in attention.kv_cache_dtype else torch.float8_e4m3fn
             for letter, codes in zip("kv", rows):
@@ -190,7 +193,8 @@ class _Workers:
             worker._nanscope = None
             try:
                 worker._nanscope = _Worker(worker, self._folder, self._recorder, self._options)
-                _log.info("nanscope: steps are written to %s%s", self._folder, " when a counter trips" if self._recorder else "")
+                when = " when a counter trips" if self._recorder else ""
+                _log.info("nanscope: steps are written to %s%s", self._folder, when)
             except Exception as error:
                 _log.error("nanscope: nothing is captured: %s: %s", type(error).__name__, error)
         found: Optional[_Worker] = worker._nanscope
