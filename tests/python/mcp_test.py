@@ -96,3 +96,69 @@ def test_long_answers_are_cut(tmp_path):
     assert "characters more are left out" in answers["text"].splitlines()[-1]
     found = json.loads(answers["json"])
     assert found["verdict"] == "fault" and found["faults"][-1].startswith("... ") and found["faults"][-1].endswith(" more")
+
+
+@pytest.fixture
+def stand_in(tmp_path):
+    """A command that prints what it was called with, or what it is told, and ends with the code that it is told."""
+    program = tmp_path / "nanscope"
+    program.write_text(f"""#!{sys.executable}
+import json, os, sys
+print(os.environ.get("SAID", ""), end="", file=sys.stderr)
+print(os.environ.get("PRINTED", json.dumps([sys.argv[1:], os.environ["NO_COLOR"], os.environ["COLUMNS"],
+                                            os.path.samestat(os.fstat(0), os.stat(os.devnull))])))
+sys.exit(int(os.environ.get("CODE", "0")))
+""")
+    program.chmod(0o755)
+    return {"NANSCOPE_COMMAND": str(program)}
+
+
+ARGUMENTS = [
+    ("diagnose", {"target": "t"}, "diagnose --brief -- t"),
+    ("diagnose", {"target": "t", "model": "m", "answer": "text"}, "diagnose --model m -- t"),
+    ("diagnose", {"target": "t", "answer": "json"}, "diagnose --format json -- t"),
+    ("why", {"target": "t", "place": "p", "model": "m"}, "why --model m --brief -- t p"),
+    ("verify", {"dump": "d", "model": "m", "layers": "0,1", "ops": "softmax", "answer": "json"},
+     "verify --model m --layers 0,1 --ops softmax --json -- d"),
+    ("verify", {"dump": "d", "model": "m"}, "verify --model m --brief -- d"),
+    ("diff", {"a": "x", "b": "y", "limit": 3}, "diff --limit 3 -- x y"),
+    ("diff", {"a": "x", "b": "y", "answer": "json"}, "diff --limit 1 --format json -- x y"),
+    ("bits", {"value": "-1", "number_format": "e4m3"}, "bits -f e4m3 -- -1"),
+    ("inspect", {"checkpoint": "c", "loader": "sglang", "answer": "json"}, "inspect --as sglang --json -- c"),
+]
+
+
+def test_arguments(stand_in):
+    _, answers = ask(*[(tool, given) for tool, given, _ in ARGUMENTS], environment=stand_in.items())
+    for (error, text), (_, _, expected) in zip(answers, ARGUMENTS):
+        assert not error, text
+        assert json.loads(text.splitlines()[-1]) == [expected.split(), "1", "120", True]
+
+
+def test_exit_codes(stand_in):
+    for code, said, expected in (
+            (1, "", (False, "exit code 1: an output is not the model's, or there is a note\nfound")),
+            (2, "a: not read: why\nother\n", (False, "exit code 2: a part could not be read\na: not read: why\nfound"))):
+        environment = {**stand_in, "CODE": str(code), "PRINTED": "found", "SAID": said}
+        assert ask(("verify", {"dump": "d", "model": "m"}), environment=environment.items())[1] == [expected]
+    for code, said, expected in ((2, "nanscope: d: is a text\nand more\n", "nanscope: d: is a text"),
+                                 (4, "", "nanscope verify ended with exit code 4")):
+        environment = {**stand_in, "CODE": str(code), "PRINTED": "", "SAID": said}
+        _, [(error, text)] = ask(("verify", {"dump": "d", "model": "m"}), environment=environment.items())
+        assert error and text.endswith(expected)
+
+
+def test_a_command_that_cannot_run_or_does_not_end(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(SERVER.parent))
+    import nanscope_mcp
+
+    assert nanscope_mcp.server.instructions.startswith("diagnose first; ")
+    program = tmp_path / "nanscope"
+    program.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
+    monkeypatch.setenv("NANSCOPE_COMMAND", str(program))
+    monkeypatch.setattr(nanscope_mcp, "SECONDS", 0.5)
+    for mode, expected in ((0o644, "nanscope bits: Permission denied"), (0o755, "nanscope bits took longer than 0.5 s")):
+        program.chmod(mode)
+        with pytest.raises(nanscope_mcp.ToolError) as error:
+            asyncio.run(nanscope_mcp.bits("1"))
+        assert str(error.value) == expected
