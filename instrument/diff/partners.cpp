@@ -110,16 +110,26 @@ class Matchmaker {
   }
 
   void by_name() {
-    std::map<std::string, std::size_t> names;
+    std::map<std::string, std::vector<std::size_t>> names;
+    std::map<std::string, int> times;  // in A
+    std::size_t named = 0;
     for (std::size_t b = 0; b < of_b_.size(); ++b) {
-      if (!b_.group(b).name.empty()) names.emplace(b_.group(b).name, b);
+      if (b_.group(b).name.empty()) continue;
+      names[b_.group(b).name].push_back(b);
+      ++named;
     }
+    for (std::size_t a = 0; a < of_a_.size(); ++a) ++times[a_.group(a).name];
     std::vector<std::pair<std::size_t, std::size_t>> common;
     for (std::size_t a = 0; a < of_a_.size(); ++a) {
       const auto found = names.find(a_.group(a).name);
-      if (found != names.end()) common.emplace_back(a, found->second);
+      if (found == names.end()) continue;
+      // A name without the number of its expert is that of several ops.
+      const bool alone = found->second.size() == 1 && times[found->first] == 1;
+      for (const std::size_t b : found->second) {
+        if (alone || is_same_op(a_.group(a), b_.group(b))) common.emplace_back(a, b);
+      }
     }
-    const auto fewer = static_cast<double>(std::min(of_a_.size(), names.size()));
+    const auto fewer = static_cast<double>(std::min(of_a_.size(), named));
     const bool same_engine = static_cast<double>(common.size()) >= kSameNames * fewer;
     for (const auto& [a, b] : common) {
       const Group& left = a_.group(a);
@@ -128,6 +138,10 @@ class Matchmaker {
       if (of_a_[a] || of_b_[b] || (!same && !same_engine)) continue;
       if (same_engine || !names_mislead(a, b)) try_pair(a, b);
     }
+  }
+
+  static bool is_same_op(const Group& left, const Group& right) {
+    return left.op == right.op && left.role == right.role && left.turn == right.turn;
   }
 
   void by_op() {
@@ -265,13 +279,14 @@ class Matchmaker {
     std::set<std::string> words;
     for (const auto& [text, group] : names) words.insert(text);
     std::set<std::string> met;
+    const auto file_name = [&](std::size_t at) { return own.group(at).sheets.front().tensor->name; };
     for (std::size_t at = 0; at < taken.size(); ++at) {
-      if (taken[at] && !own.group(at).name.empty()) met.insert(own.group(at).name);
+      if (taken[at] && !file_name(at).empty()) met.insert(file_name(at));
     }
     for (std::size_t at = 0; at < taken.size(); ++at) {
       const Group& group = own.group(at);
       // A tensor that met in parts, or of which a part stands in the graph by itself.
-      if (taken[at] || met.contains(group.name)) continue;
+      if (taken[at] || met.contains(file_name(at))) continue;
       Lone lone{of_a, at, {}, {}, says_where(group), false};
       const auto same = names.find(group.text());
       if (lone.layout) {

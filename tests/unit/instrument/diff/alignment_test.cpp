@@ -169,6 +169,25 @@ TEST(Alignment, ContentDoesNotHideAFault) {
   EXPECT_EQ(report.differences[0].outstanding->rows, 8U);
 }
 
+/// Two engines call other tensors by one name: the values tell.
+TEST(Alignment, ANameThatMisleadsGivesWayToContent) {
+  testing::MemoryDump a;
+  testing::MemoryDump b;
+  std::vector<double> values;
+  std::vector<double> others;
+  for (std::int64_t i = 0; i < 32 * kChannels; ++i) values.push_back(testing::served(1, 2, i, 3));
+  for (std::int64_t i = 0; i < 32 * kChannels; ++i) others.push_back(testing::served(2, 9, i, 5));
+  for (testing::MemoryDump* dump : {&a, &b}) dump->add("input_ids", "i64", {1, 32}, std::vector<double>(32, 3));
+  a.add("model.layers.0.mlp.only_a", "f32", {1, 32, kChannels}, std::vector<double>(32 * kChannels, 1));
+  a.add("model.layers.0.mlp.output", "f32", {1, 32, kChannels}, values);
+  b.add("model.layers.0.mlp.output", "f32", {1, 32, kChannels}, others);
+  b.add("model.layers.0.mlp.only_b", "f32", {1, 32, kChannels}, values);
+  const DiffReport report = diff_of(a, b, {9, {}, nullptr});
+  EXPECT_EQ(report.differing, 0U);
+  EXPECT_EQ(report.equal, 2U) << "the ids, and what holds the same";
+  EXPECT_EQ(report.unmatched, 2U);
+}
+
 TEST(Alignment, AMapIsCheckedLineByLine) {
   const auto map = align::parse_name_map("# names\nlayers.*.mlp  blocks.*.ffn\n\nhead lm_head columns\n");
   ASSERT_TRUE(map);

@@ -65,6 +65,52 @@ TEST(DiffNumbers, StatisticsAreComparedAsFarAsTheyGo) {
   }
 }
 
+/// Eight roundings of f32 are 4.8e-7 of a number.
+TEST(DiffNumbers, StatisticsDifferByMoreThanRoundingInTheirLeastAndInNaN) {
+  const auto differing = [](const std::vector<double>& left, const std::vector<double>& right, std::uint64_t nan = 0) {
+    MemoryDump a;
+    MemoryDump b;
+    a.add("model.layers.0.mlp.output", "f32", {1, 2}, left);
+    a.last().stated = true;
+    b.add("model.layers.0.mlp.output", "f32", {1, 2}, right);
+    b.last().stated = true;
+    b.last().health.nan = nan;
+    const DiffReport report = diff_of(a, b);
+    EXPECT_EQ(report.compared, 1U);
+    return report.differences.empty() ? "" : nanscope::name(report.differences[0].kind);
+  };
+  EXPECT_EQ(differing({1, 5}, {1, 5.000001}), "");
+  EXPECT_EQ(differing({1, 5}, {1, 5.00001}), "content");
+  EXPECT_EQ(differing({-3, 5}, {-4, 5}), "content");
+  EXPECT_EQ(differing({1, 5}, {1, 5}, 1), "not-finite");
+}
+
+/// One name in the folders of two modules.
+TEST(DiffNumbers, ModulesAreApart) {
+  MemoryDump a;
+  MemoryDump b;
+  for (const std::string module : {"self_attn", "cross_attn"})
+    a.add("layer_1/" + module + "/k", "f32", {8, 8}, std::vector<double>(64, module == "self_attn" ? 1 : 2));
+  for (const std::string module : {"cross_attn"})
+    b.add("layer_1/" + module + "/k", "f32", {8, 8}, std::vector<double>(64, module == "self_attn" ? 1 : 2));
+  EXPECT_EQ(diff_of(a, b).equal, 1U);
+}
+
+/// Experts whose number a folder alone gives.
+TEST(DiffNumbers, ExpertsMeetByTheirNumber) {
+  MemoryDump a;
+  MemoryDump b;
+  const auto add = [](MemoryDump& dump, int expert) {
+    const std::string name = "layer_1/experts." + std::to_string(expert) + "/up_proj.output";
+    dump.add(name, "f32", {8, 8}, std::vector<double>(64, expert + 1));
+  };
+  for (const int expert : {0, 1, 2}) add(a, expert);
+  for (const int expert : {2, 1}) add(b, expert);
+  const DiffReport report = diff_of(a, b);
+  EXPECT_EQ(report.equal, 2U);
+  EXPECT_EQ(report.unmatched, 1U);
+}
+
 TEST(DiffNumbers, RoundingToBf16IsNoDifference) {
   const auto tokens = tokens_of(32);
   Served a;
@@ -203,6 +249,41 @@ TEST(DiffNumbers, AnotherWeightComesBeforeWhatItMakes) {
   EXPECT_EQ(report.outstanding, 1U);
 }
 
+/// Near a tie noise decides what a router chooses; where its logits are equal, it cannot.
+TEST(DiffNumbers, AChoiceStandsOutWhereItsInputsAreEqual) {
+  constexpr std::int64_t kRows = 64;
+  const auto report_of = [](std::int64_t changed) {
+    const std::string at = "model.layers.0.mlp.";
+    MemoryDump a;
+    MemoryDump b;
+    for (MemoryDump* dump : {&a, &b}) {
+      std::vector<double> logits, weights, ids, out;
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        const bool other = dump == &b && row == changed;
+        for (std::int64_t i = 0; i < 3; ++i) {
+          const double value = testing::served(1, 5, row, i);
+          logits.push_back(dump == &b && row < 40 ? noise(1e-6)(row, i, value) : value);
+        }
+        for (std::int64_t i = 0; i < 2; ++i) weights.push_back(0.5);
+        for (const double id : {0.0, other ? 2.0 : 1.0}) ids.push_back(id);
+        for (std::int64_t i = 0; i < kChannels; ++i) out.push_back(testing::served(other ? 2 : 3, 5, row, i));
+      }
+      dump->add("input_ids", "i64", {1, kRows}, std::vector<double>(kRows, 3));
+      dump->add(at + "gate.output", "f32", {kRows, 3}, logits);
+      dump->add(at + "gate.output.1", "f32", {kRows, 2}, weights);
+      dump->add(at + "gate.output.2", "i64", {kRows, 2}, ids);
+      dump->add(at + "experts.output", "f32", {1, kRows, kChannels}, out);
+    }
+    return diff_of(a, b, {9, {}, nullptr});
+  };
+  EXPECT_EQ(report_of(9).outstanding, 0U) << "the logits differ there";
+  const DiffReport found = report_of(50);
+  ASSERT_FALSE(found.differences.empty());
+  EXPECT_EQ(found.differences[0].a->name, "model.layers.0.mlp.gate.output.2");
+  ASSERT_TRUE(found.differences[0].outstanding);
+  EXPECT_EQ(found.differences[0].token, 50);
+}
+
 TEST(DiffNumbers, ANanOfOneSideAlone) {
   const auto tokens = tokens_of(16);
   Served a;
@@ -215,7 +296,24 @@ TEST(DiffNumbers, ANanOfOneSideAlone) {
   ASSERT_EQ(report.differences.size(), 1U);
   EXPECT_EQ(report.differences[0].kind, DifferenceKind::not_finite);
   EXPECT_EQ(report.differences[0].token, 3);
+  EXPECT_TRUE(report.differences[0].outstanding);
   EXPECT_TRUE(diff_of(b.dump, b.dump).same());
+}
+
+/// Of four rows no noise is measured. That a number is missing says more than that one is off.
+TEST(DiffNumbers, ANanIsNamedBeforeWhatIsOff) {
+  const auto tokens = tokens_of(4);
+  Served a;
+  Served b;
+  a.step(tokens, 0, 4);
+  b.step(tokens, 0, 4, [](auto at, auto channel, double value) {
+    if (at == 3 && channel == 2) return std::numeric_limits<double>::quiet_NaN();
+    return at == 1 ? value + 1 : value;
+  });
+  const DiffReport report = diff_of(a.dump, b.dump);
+  ASSERT_EQ(report.differences.size(), 1U);
+  EXPECT_EQ(report.differences[0].kind, DifferenceKind::not_finite);
+  EXPECT_EQ(report.differences[0].token, 3);
 }
 
 TEST(Chances, TailsAreThoseOfTables) {
@@ -223,6 +321,17 @@ TEST(Chances, TailsAreThoseOfTables) {
   EXPECT_NEAR(align::student_tail(2.763769, 10), 0.01, 1e-6);
   EXPECT_NEAR(align::student_tail(4.753424, 1e6), 1e-6, 2e-8);
   EXPECT_EQ(align::student_tail(-1, 3), 1);
+}
+
+/// The quantiles of a normal distribution with a deviation of 2 about 7; its third quartile is 0.6745 deviations off.
+TEST(Chances, ADeviationIsThatOfANormalDistribution) {
+  std::vector<double> numbers;
+  for (const double at : {-1.2816, -0.8416, -0.6745, -0.5244, 0.0, 0.5244, 0.6745, 0.8416, 1.2816})
+    numbers.push_back(7 + 2 * at);
+  const align::Robust found = align::robust(numbers);
+  EXPECT_NEAR(found.median, 7, 1e-9);
+  EXPECT_NEAR(found.deviation, 2, 1e-3);
+  EXPECT_NEAR(found.freedom, 0.37 * 8, 1e-9) << "the efficiency of the median absolute deviation";
 }
 
 /// Numbers of a normal distribution are accused in less than one of 10^6 cases.
