@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <span>
 
+#include "core/run/mask.h"
 #include "tests/unit/core/dump/memory_dump.h"
 
 /// Whose rows the rows of a pass are, from ids, masks, positions and lengths.
@@ -100,20 +102,50 @@ TEST(Frame, AMaskOfQueriesAndKeysWhoseOnesHide) {
   EXPECT_THAT(spans(frame_of_all(dump)), ElementsAre("0+3@0/3", "4+2@0/2"));
 }
 
+/// Ones that show: a padded query sees keys but not its own, and a sequence may be padding throughout.
+TEST(Frame, OnesShowUnlessEachQuerySeesItsOwnKeyByAZero) {
+  const auto hide = [](const std::vector<float>& mask, std::int64_t width) {
+    return ones_hide(std::span<const float>(mask), width, width);
+  };
+  EXPECT_TRUE(hide({0, 1, 0, 0}, 2));
+  EXPECT_FALSE(hide({1, 0, 1, 1}, 2));
+  EXPECT_FALSE(hide({1, 0, 0, 1, 1, 0, 1, 1, 0}, 3));
+  EXPECT_FALSE(hide({1, 1, 1, 1, 0, 0, 0, 0}, 2));
+}
+
+/// A log of calls names what ran, and of most of them the output is (batch, rows, channels).
+TEST(Frame, OfCallsIsWhatMostOfThemGave) {
+  MemoryDump dump;
+  for (int call = 0; call < 3; ++call) {
+    dump.add("silu." + std::to_string(call) + ".output", "f32",
+             call == 0 ? std::vector<std::int64_t>{1, 9, 8} : std::vector<std::int64_t>{2, 3, 8});
+    TensorName at;
+    at.known = true;
+    at.op = "silu." + std::to_string(call);
+    at.role = "out";
+    at.port = Port::output;
+    dump.last().at = at;
+  }
+  const Frame frame = frame_of_all(dump);
+  EXPECT_EQ(frame.batch, 2);
+  EXPECT_EQ(frame.rows, 6);
+}
+
 /// A training batch of two sequences in one row: positions begin again where the mask hides all that stands before.
 TEST(Frame, SequencesPackedIntoOne) {
-  const auto packed = [](bool apart) {
+  const auto packed = [](bool apart, double second = 0) {
     MemoryDump dump = activations({1, 5, 8});
     std::vector<double> mask;
     for (int row = 0; row < 5; ++row) {
       for (int key = 0; key < 5; ++key) mask.push_back(key > row || (apart && row >= 2 && key < 2) ? -kInf : 0);
     }
     dump.add("attention_mask", "f32", {1, 1, 5, 5}, mask);
-    dump.add("position_ids", "i64", {1, 5}, {0, 1, 0, 1, 2});
+    dump.add("position_ids", "i64", {1, 5}, {0, 1, second, second + 1, second + 2});
     return spans(frame_of_all(dump));
   };
   EXPECT_THAT(packed(true), ElementsAre("0+2@0/2", "2+3@0/3"));
   EXPECT_THAT(packed(false), ElementsAre("0+5@0/5"));
+  EXPECT_THAT(packed(true, 2), ElementsAre("0+5@0/5")) << "a window hides keys, and positions go on";
 }
 
 TEST(Frame, FlattenedSequencesOfAServer) {

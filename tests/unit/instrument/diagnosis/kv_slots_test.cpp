@@ -59,6 +59,27 @@ TEST(KvSlots, ABlockIsGivenBackBeforeTheRowsOfAStepOrAfterTheyWereRead) {
   EXPECT_FALSE(slots.given_back(1, 3, 4)) << "another request";
 }
 
+/// A block that was given back by another rank, or that held a recurrent state, or that was cleared since.
+TEST(KvSlots, ABlockIsGivenBackByItsOwnRankAndAsPartOfTheContext) {
+  std::vector<Step> steps(4);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    steps[static_cast<std::size_t>(i)].id = i + 1;
+    steps[static_cast<std::size_t>(i)].rank = i % 2;
+  }
+  const std::vector<KvRow> history = {row(1, 0, 5, 0, 8, 0, KvAction::written),
+                                      row(1, 0, 6, 0, 8, 0, KvAction::written, "recurrent_state"),
+                                      row(2, 0, 5, 0, 8, 0, KvAction::written), row(3, 0, 5, 0, 8, 0, KvAction::freed),
+                                      row(3, 0, 5, 0, 8, 0, KvAction::scrubbed)};
+  const KvSlots slots(history, steps);
+  EXPECT_FALSE(slots.given_back(0, 3, 1));
+  EXPECT_FALSE(slots.given_back(0, 3, 4)) << "rank 1 has it still";
+  const KvSlots one_rank(history);
+  EXPECT_TRUE(one_rank.given_back(0, 3, 4)) << "cleared, and not given to it again";
+  const std::vector<KvRow> state = {row(1, 0, 5, 0, 8, 0, KvAction::written),
+                                    row(2, 0, 6, 0, 8, 0, KvAction::freed, "recurrent_state")};
+  EXPECT_FALSE(KvSlots(state).given_back(0, 3, 3));
+}
+
 TEST(KvSlots, WhatComesLaterIsNotSeen) {
   const std::vector<KvRow> history = {row(1, 0, 5, 0, 16, 0, KvAction::allocated),
                                       row(2, 0, 3, 0, 16, 16, KvAction::allocated),

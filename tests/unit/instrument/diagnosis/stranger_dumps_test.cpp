@@ -122,6 +122,27 @@ TEST(FusedNorm, ThatLeavesTheBranchOutIsAccused) {
               Contains("wrong-result"));
 }
 
+/// Norms of the streams of three layers, of which one was given something else than what was dumped before it.
+Diagnosis norms_of_streams(std::int64_t changed) {
+  MemoryDump dump;
+  Matrix stream = random(5, kRows * kWidth);
+  dump.add("model.embed_tokens.output", "f32", {1, kRows, kWidth}, stream);
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + '.';
+    const Matrix given = layer == changed ? sum(stream, random(17, kRows * kWidth)) : stream;
+    dump.add(at + "input_layernorm.weight", "f32", {kWidth}, Matrix(kWidth, 1));
+    dump.add(at + "input_layernorm.output", "f32", {1, kRows, kWidth}, normed(given));
+    stream = random(static_cast<std::uint32_t>(layer) + 30, kRows * kWidth);
+    dump.add(at + "output", "f32", {1, kRows, kWidth}, stream);
+  }
+  return diagnosed(dump);
+}
+
+TEST(BehindTheEmbedding, SomethingMayStandThatWasNotDumped) {
+  EXPECT_THAT(classes(norms_of_streams(0)), ElementsAre());
+  EXPECT_THAT(classes(norms_of_streams(1)), Contains("wrong-result"));
+}
+
 /// Products of three layers in bf16, whose weights were dumped in f32.
 Diagnosis served_in_bf16(bool weights_rounded, double change = 0) {
   MemoryDump dump;

@@ -75,6 +75,46 @@ TEST(Archives, ATarOfADumpIsReadMemberByMember) {
   expect_two_steps(dump);
 }
 
+/// GNU's: a record holds the name of the next member, and of no other. A header's prefix is the folder.
+TEST(Archives, ATarsLongNamesAndPrefixesAreRead) {
+  RawDump dump;
+  std::string with_prefix = tar_member("step_0.safetensors", safetensors(1));
+  with_prefix.replace(345, 2, "d2");
+  dump.write("dump.tar", tar_member("././@LongLink", std::string("d2/step_1.safetensors\0", 22), 'L') +
+                             tar_member("d2/cut", safetensors(2)) + with_prefix + std::string(1024, '\0'));
+  expect_two_steps(dump);
+  const auto opened = dump.open();
+  EXPECT_EQ((*opened)->dump().tensors[0].name, "d2/model.layers.0.mlp.output");
+}
+
+TEST(Archives, AMemberThatUnpacksToFarMoreIsRefused) {
+  RawDump dump;
+  dump.write("dump.zip", ZipBuilder({deflated("a.safetensors", std::string(64 << 20, '\0'))}).bytes);
+  EXPECT_THAT(dump.open().error().message, HasSubstr("more than four times the archive in memory: extract it first"));
+}
+
+TEST(Archives, AZipThatChangesIsNoticed) {
+  RawDump dump;
+  dump.write("dump.zip", ZipBuilder({stored("a.safetensors", safetensors(1)), stored("README", "")}).bytes);
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened) << opened.error().message;
+  dump.write("dump.zip", "gone");
+  EXPECT_FALSE((*opened)->check());
+}
+
+/// numpy.savez's, whatever it is called.
+TEST(Archives, AZipOfArraysAloneIsNumpys) {
+  const TemporaryFolder folder;
+  for (const bool also_other : {false, true}) {
+    std::vector<ZipEntry> entries = {stored("a.npy", "x")};
+    if (also_other) entries.push_back(stored("b.safetensors", "x"));
+    const auto path = folder / "acts.zip";
+    const ZipBuilder zip(entries);
+    ASSERT_TRUE(write_output(path, std::as_bytes(std::span(zip.bytes)), {.replace = true}));
+    EXPECT_EQ(is_archive_of_files(path, std::as_bytes(std::span(zip.bytes))), also_other);
+  }
+}
+
 TEST(Archives, ADamagedMemberIsTold) {
   RawDump dump;
   dump.write("dump.zip",
@@ -105,6 +145,7 @@ std::string refusal(const std::string& file, const std::string& content) {
 TEST(WhatItIs, IsSaidOfWhatIsNoDump) {
   EXPECT_THAT(refusal("m.gguf", "GGUF\x03"), HasSubstr("m.gguf: is a checkpoint in GGUF"));
   EXPECT_THAT(refusal("x.pkl", "\x80\x04]\x94."), HasSubstr("x.pkl: is a pickle of Python objects"));
+  EXPECT_THAT(refusal("x.pkl", "\x80\x02]q."), HasSubstr("x.pkl: is a pickle of Python objects"));
   EXPECT_THAT(refusal("x.html", "<!DOCTYPE html><html>"), HasSubstr("is a page of HTML"));
   EXPECT_THAT(refusal("x.safetensors", "<!doctype html><html>"), HasSubstr("x.safetensors: is a page of HTML"));
   EXPECT_THAT(refusal("x.safetensors", "version https://git-lfs.github.com/spec/v1"), HasSubstr("git lfs pull"));
@@ -112,9 +153,19 @@ TEST(WhatItIs, IsSaidOfWhatIsNoDump) {
               HasSubstr("x.log: holds no tensors that nanscope reads: it is a text, expected safetensors"));
   EXPECT_THAT(refusal("x.log", "INFO - lm_head_activation_max \t iteration=000000 \t value=nan\n"),
               HasSubstr("statistics log of nvdlfw-inspect"));
+  EXPECT_THAT(refusal("x.log", "iteration=3 done\n"), HasSubstr("it is a text"));
+  EXPECT_THAT(refusal("x.log", "SQLite format 3 and no more"), testing::Not(HasSubstr("it is a text")));
   EXPECT_THAT(refusal("x.txt", "    aten::mm(t: f16[2, 2])  ->  t: f16[2, 2]\n"), HasSubstr("torch's DebugMode"));
   EXPECT_THAT(refusal("x.txt", "abs min  abs max  metadata\n"), HasSubstr("DebugUnderflowOverflow"));
   EXPECT_THAT(refusal("x.tar.gz", "\x1f\x8b\x08"), HasSubstr("compressed by gzip: extract it"));
+}
+
+TEST(WhatItIs, JsonMayBeAProducersAndIsNotJudgedAsAText) {
+  RawDump dump;
+  for (const char* file : {"x.json", "x.jsonl", "x.txt"}) dump.write(file, "no tensors");
+  EXPECT_FALSE(what_text_it_is(dump.root() / "x.json"));
+  EXPECT_FALSE(what_text_it_is(dump.root() / "x.jsonl"));
+  EXPECT_TRUE(what_text_it_is(dump.root() / "x.txt"));
 }
 
 TEST(WhatItIs, ANameOfARepositoryIsNoFile) {

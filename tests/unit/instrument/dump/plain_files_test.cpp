@@ -66,6 +66,12 @@ TEST_F(PlainFiles, OfSeveralNumbersFollowEachOther) {
   EXPECT_EQ(dump->dump().tensors[1].name, "at_20260102_0001/" + kKey);
 }
 
+TEST_F(PlainFiles, OfSeveralNumbersFollowEachOtherByTheirSize) {
+  write("at_9_2.safetensors", {kKey});
+  write("at_10_1.safetensors", {kKey});
+  EXPECT_THAT(names(*open()), ElementsAre("at_9_2/" + kKey, "at_10_1/" + kKey));
+}
+
 TEST_F(PlainFiles, OfOtherWordsAreRuns) {
   write("good.safetensors", {kKey});
   write("bad.safetensors", {kKey});
@@ -104,6 +110,31 @@ TEST_F(PlainFiles, NumberedInTheFolderOfAModuleAreItsSteps) {
   EXPECT_EQ(dump->dump().tensors.back().at.step, 1);
 }
 
+/// Folders without a path of modules may be named after anything.
+TEST_F(PlainFiles, NumberedInAnotherFolderAreNoStepsOfAModule) {
+  write("hidden_states_3/0.safetensors", {"0"});
+  write("k/0.safetensors", {"0"});
+  EXPECT_FALSE(noted(*open(), "its folder was taken for its module"));
+}
+
+/// Names that differ in a number alone say the order, and files of one moment have none.
+TEST_F(PlainFiles, WithoutANameAreInTheOrderOfTheirNumbersOrOfNoWriting) {
+  const auto begin = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  const auto order = [&](const std::vector<std::string>& files, int minutes) {
+    fs::remove_all(root_);
+    int written = 0;
+    for (const std::string& name : files) {
+      write(name + ".safetensors", {name});
+      fs::last_write_time(root_ / (name + ".safetensors"), begin + std::chrono::minutes(minutes * written++));
+    }
+    const auto dump = open();
+    EXPECT_FALSE(noted(*dump, "in the order in which they were written"));
+    return names(*dump);
+  };
+  EXPECT_THAT(order({"zeta3", "zeta2", "zeta1"}, 1), ElementsAre("zeta1", "zeta2", "zeta3"));
+  order({"zeta", "alpha", "mint"}, 0);
+}
+
 TEST_F(PlainFiles, WithoutANameAreInTheOrderOfTheirWriting) {
   const auto begin = fs::file_time_type::clock::now() - std::chrono::hours(1);
   int minute = 0;
@@ -139,6 +170,22 @@ TEST(TensorsOfAFile, WithoutANameStandBehindWhatPrecedesThem) {
   EXPECT_THAT(names, ElementsAre("model.embed_tokens.output", "zeta", "model.layers.0.mlp.output", "alpha", "logits"));
 }
 
+/// Where names that say a place are out of order, the file's order says nothing: not of what has no name either.
+TEST(TensorsOfAFile, OutOfOrderSayNothingOfWhatHasNoName) {
+  const auto order = [](const std::vector<const char*>& names) {
+    RawDump dump;
+    for (const char* name : names) dump.add(name, "f32", {2, 4});
+    std::vector<std::string> found;
+    const auto opened = dump.open();
+    for (const DumpTensor& one : opened.value()->dump().tensors) found.push_back(one.name);
+    return found;
+  };
+  const char* first = "model.layers.0.mlp.output";
+  const char* second = "model.layers.1.mlp.output";
+  EXPECT_EQ(order({second, "zeta", first}), order({second, first, "zeta"}));
+  EXPECT_NE(order({first, "zeta", second}), order({first, second, "zeta"}));
+}
+
 /// Of two of which nobody knows what they were made of, the earlier one accounts for the later.
 TEST(TensorsOfAFile, WithoutANameAreBlamedBeforeLogits) {
   RawDump dump;
@@ -159,6 +206,7 @@ TEST(ListedPasses, AreStepsAndModulesInAListAreNot) {
   EXPECT_FALSE(are_listed_passes({"0.weight", "1.weight"}));
   EXPECT_FALSE(are_listed_passes({"0.model.layers.0.mlp.output"}));
   EXPECT_FALSE(are_listed_passes({"0.model.layers.0.mlp.output", "lm_head.output"}));
+  EXPECT_FALSE(are_listed_passes({"0.model.layers.0.mlp.output", "1.lm_head.output"})) << "nothing is in both";
   EXPECT_EQ(key_of_listed_pass("3.lm_head.output", true), "step_3/lm_head.output");
   EXPECT_EQ(key_of_listed_pass("3.lm_head.output", false), "3.lm_head.output");
 }

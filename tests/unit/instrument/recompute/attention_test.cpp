@@ -177,10 +177,10 @@ TEST(RecomputeSoftmax, KnowsAMaskThatLetsLaterKeysIn) {
 
 /// Sinks that were not dumped take a share of every row, and in rows of many keys less than roundings.
 TEST(RecomputeSoftmax, IsNotJudgedWhereSinksMayTakeTheRest) {
-  const auto less = [](std::int64_t first, std::int64_t end) {
+  const auto less = [](std::int64_t first, std::int64_t end, double share = 0.999) {
     return made(Part::softmax, {}, [=](Numbers& right) {
       for (std::int64_t row = first; row < end; ++row) {
-        for (std::int64_t c = 0; c < right.columns; ++c) right.at(row, c) *= 0.999;
+        for (std::int64_t c = 0; c < right.columns; ++c) right.at(row, c) *= share;
       }
     });
   };
@@ -190,6 +190,8 @@ TEST(RecomputeSoftmax, IsNotJudgedWhereSinksMayTakeTheRest) {
     EXPECT_EQ(again.result(sinks.out), nullptr) << end;
     EXPECT_THAT(again.why_not(sinks.out), ::testing::HasSubstr("sum to less than 1"));
   }
+  const Case few = less(0, kTokens, 1 - 1e-5);
+  EXPECT_EQ(Again(*few.graph).result(few.out), nullptr) << "20 roundings of f32 and more";
   const Case some = less(2, kTokens);
   Again again(*some.graph);
   ASSERT_NE(again.result(some.out), nullptr) << again.why_not(some.out);
@@ -237,6 +239,46 @@ TEST(RecomputeAttention, OverAWindowInSomeLayers) {
       EXPECT_EQ(found->form.window, op.layer == 1 ? 0 : 3) << *op.layer;
     }
   }
+}
+
+/// The window that attention of sequences side by side comes out over, of which each sees the last `windows` keys.
+std::int64_t window_of(const std::vector<Span>& spans, const std::vector<std::int64_t>& windows) {
+  DumpGraph g;
+  const std::int64_t rows = spans.back().row + spans.back().rows;
+  g.pass(spans, rows);
+  const auto tensor = [&](const std::string& name, std::uint32_t seed) {
+    return g.op(name, OpKind::dumped, {}, {.tokens = rows, .channels = kHead, .fill = noise(seed, 2)});
+  };
+  const TensorId q = tensor("q_rope", 1);
+  const TensorId k = tensor("k_rope", 2);
+  const TensorId v = tensor("v_proj", 3);
+  Numbers scores = product(stored_numbers(g, q, rows, kHead), stored_numbers(g, k, rows, kHead));
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    for (std::int64_t row = spans[i].row; row < spans[i].row + spans[i].rows; ++row) {
+      for (std::int64_t key = 0; key < rows; ++key) {
+        const bool seen = key >= spans[i].row && key <= row && row - key < windows[i];
+        scores.at(row, key) = seen ? scores.at(row, key) / std::sqrt(8.0) : -INFINITY;
+      }
+    }
+  }
+  const Numbers right = product(softmax_of(scores, 0), transposed(stored_numbers(g, v, rows, kHead)));
+  MixAttributes heads;
+  heads.heads = 1;
+  const TensorId out = g.op("attention", OpKind::attention, {{"q", q}, {"k", k}, {"v", v}},
+                            {.tokens = rows, .channels = kHead, .fill = fill_of(right)}, heads);
+  Again again(g);
+  return again.result(out) != nullptr ? again.result(out)->form.window : -1;
+}
+
+/// A window shows in all sequences that are longer, alike.
+TEST(RecomputeAttention, OverAWindowInAllSequencesOfABatchOrInNone) {
+  const std::vector<Span> long_and_short{Span{0, 0, 0, 8, 0, 8}, Span{1, 0, 8, 4, 0, 4}};
+  EXPECT_EQ(window_of(long_and_short, {3, 3}), 3);
+  EXPECT_EQ(window_of(long_and_short, {5, 5}), 5) << "the second is shorter";
+  EXPECT_EQ(window_of(long_and_short, {3, 8}), 0) << "the second sees all of its four keys";
+  EXPECT_EQ(window_of(long_and_short, {2, 3}), 0);
+  EXPECT_EQ(window_of(long_and_short, {3, 2}), 0);
+  EXPECT_EQ(window_of(long_and_short, {8, 8}), 0);
 }
 
 /// Two sequences that were packed into one, behind a mask of all their rows.

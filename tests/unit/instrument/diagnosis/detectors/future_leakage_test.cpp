@@ -107,6 +107,25 @@ DumpGraph window(std::int64_t behind, std::int64_t ahead) {
   return g;
 }
 
+/// An encoder's probabilities that are so sharp that `sharp` of 12 rows see no later key.
+TEST(FutureLeakage, AnEncodersSharpRowsAreAMinority) {
+  const auto root = [](std::int64_t sharp) {
+    constexpr std::int64_t kTokens = 12;
+    DumpGraph g;
+    g.pass({Span{0, 0, 0, kTokens, 0, kTokens}}, kTokens);
+    g.op("embed", OpKind::embedding, {}, {.tokens = kTokens, .fill = noise(1, 2)});
+    g.op("softmax", OpKind::softmax, {},
+         {.role = "probs",
+          .tokens = kTokens,
+          .channels = kTokens,
+          .fill = [=](auto row, auto key) { return row >= sharp || key <= row ? 0.25F : 0.0F; },
+          .heads = 1});
+    return root_of(diagnosis_of(g));
+  };
+  EXPECT_NE(root(3), "future-leakage");
+  EXPECT_EQ(root(9), "future-leakage");
+}
+
 TEST(FutureLeakage, AnEncoderSeesAsFarAheadAsBehind) {
   const auto root = [](std::int64_t behind, std::int64_t ahead) {
     DumpGraph g = window(behind, ahead);

@@ -75,6 +75,27 @@ Diagnosis padded(double prompt, double decoded) {
   return made ? std::move(*made) : Diagnosis{};
 }
 
+/// The same with the padded prompt second; `shown`: whether its mask shows the padding later on.
+Diagnosis padded_second(double decoded, double shown) {
+  MemoryDump dump;
+  dump.add("step_0/attention_mask", "i64", {2, 4}, {1, 1, 1, 1, 0, 0, 1, 1});
+  dump.add("step_0/position_ids", "i64", {2, 4}, {0, 1, 2, 3, -2, -1, 0, 1});
+  dump.add("step_0/model.layers.0.input_layernorm.output", "f32", {2, 4, 8});
+  dump.add("step_1/attention_mask", "i64", {2, 5}, {1, 1, 1, 1, 1, shown, shown, 1, 1, 1});
+  dump.add("step_1/position_ids", "i64", {2, 1}, {4, decoded});
+  dump.add("step_1/model.layers.0.input_layernorm.output", "f32", {2, 1, 8});
+  const auto run = dump.run();
+  KernelArithmetic arithmetic;
+  auto made = diagnose(*run, arithmetic, {});
+  return made ? std::move(*made) : Diagnosis{};
+}
+
+TEST(PositionJump, TheMaskOfItsOwnSequenceCounts) {
+  EXPECT_THAT(classes(padded_second(4, 0)), ElementsAre("position-jump"));
+  EXPECT_THAT(classes(padded_second(2, 0)), ElementsAre());
+  EXPECT_THAT(classes(padded_second(4, 1)), ElementsAre()) << "the mask shows tokens that nobody saw computed";
+}
+
 /// A server that takes the length of the cache for the position, behind a prompt whose padding counts as nothing
 /// (unsloth #3699).
 TEST(PositionJump, ADecodeStepThatCountsThePaddingIsNamed) {

@@ -45,6 +45,11 @@ TEST(FlightRecorder, TheFirstBadStep) {
             "counters of 3 steps, 3 to 5: the first -Inf is in step 4, layers.0");
 }
 
+TEST(FlightRecorder, EachKindIsNamed) {
+  EXPECT_THAT(note(kHead + line(7, "[8, 1, 0, 0, 0, 0, 1.5, 7]")), HasSubstr("the first NaN is in step 7, layers.0"));
+  EXPECT_THAT(note(kHead + line(7, "[8, 0, 2, 0, 0, 0, 1.5, 7]")), HasSubstr("the first +Inf is in step 7, layers.0"));
+}
+
 TEST(FlightRecorder, ItsStepsAreNotComparedWithACheckpoint) {
   RawDump dump;
   dump.add("layers.0.mlp.output", "f32", {2, 2});
@@ -86,6 +91,7 @@ TEST(FlightRecorder, ItsStepsAreNotComparedWithWeightsBesideThem) {
 }
 
 TEST(FlightRecorder, DamageIsNoted) {
+  EXPECT_THAT(note(R"({"nanscope_counters": 2})"), HasSubstr("line 1: expected \"nanscope_counters\": 1"));
   EXPECT_THAT(note("{}"), HasSubstr("line 1: expected \"nanscope_counters\": 1"));
   EXPECT_THAT(note(kHead + "\n{\"step\": 1}"), HasSubstr("line 2: expected a step and its tensors"));
   EXPECT_THAT(note(kHead + "\n{\"step\": "), HasSubstr("not read: "));

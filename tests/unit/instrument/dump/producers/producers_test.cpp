@@ -186,6 +186,9 @@ TEST(Producers, FlashInfer) {
     const DumpTensor& second = find(*dump, "20260102_030405_004_pid4711_rmsnorm_call0002/input.input");
     EXPECT_NE(first.at.op, second.at.op);
     EXPECT_NE(first.at.module, second.at.module);
+    EXPECT_EQ(first.at.kind, OpKind::layer_norm);
+    EXPECT_LT(place(*dump, "20260102_030405_000_pid4711_rmsnorm_call0001/input.input"),
+              place(*dump, "20260102_030405_000_pid4711_rmsnorm_call0001/output.result"));
     EXPECT_LT(place(*dump, "20260102_030405_002_pid4711_silu_and_mul_call0001/output.result"),
               place(*dump, "20260102_030405_004_pid4711_rmsnorm_call0002/input.input"));
     EXPECT_TRUE(noted(*dump, "rmsnorm did not return: it has inputs alone"));
@@ -240,8 +243,34 @@ TEST(Producers, MsprobeFunctionsAreCalls) {
   EXPECT_EQ((*opened)->dump().expected, 10U);
   EXPECT_EQ((*opened)->dump().tensors.size(), 10U);
   EXPECT_EQ(find(**opened, "step0/rank0/Functional.linear.1.input.1").at.role, "weight");
+  EXPECT_EQ(find(**opened, "step0/rank0/Functional.linear.1.input.1").at.step, 0);
+  EXPECT_EQ(find(**opened, "step0/rank0/Functional.softmax.0.output.0").at.kind, OpKind::softmax);
   EXPECT_EQ(find(**opened, "step0/rank0/Tensor.cos.0.input.0").at.role, "x") << "a word, not the model's cosines";
   EXPECT_EQ(cause(**opened), Cause("weight-corruption", "step0/rank0/Functional.linear.1.input.1"));
+}
+
+/// A bias is the third argument; a module's output comes after what is inside it; only booleans go without figures.
+TEST(Producers, MsprobeCallsStandWhereTheyRan) {
+  const auto tensor = [](const std::string& max) {
+    return R"({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1, 12, 8], "Max": )" + max + R"(, "Min": )" +
+           max + R"(, "Mean": )" + max + R"(, "Norm": )" + max + "}";
+  };
+  const auto call = [&](const std::string& name, const std::string& inputs, const std::string& max) {
+    return '"' + name + R"(": {"input_args": [)" + inputs + R"(], "output": [)" + tensor(max) + "]}";
+  };
+  const std::string in = tensor("1.0");
+  RawDump dump;
+  dump.write("step0/rank0/dump.json", R"({"task": "statistics", "level": "mix", "data": {)" +
+                                          call("Functional.linear.0.forward", in + ", " + in + ", " + in, "1.0") +
+                                          ", " + call("Module.zeta.beta.Beta.forward.0", in, "null") + ", " +
+                                          call("Module.zeta.alpha.Alpha.forward.0", in, "1.0") + ", " +
+                                          call("Module.zeta.Zeta.forward.0", in, "1.0") + "}}");
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_EQ(find(**opened, "step0/rank0/Functional.linear.0.input.2").at.role, "bias");
+  EXPECT_TRUE(noted(**opened, "neither its file nor its statistics"));
+  EXPECT_LT(place(**opened, "step0/rank0/zeta.input.0"), place(**opened, "step0/rank0/zeta.alpha.input.0"));
+  EXPECT_LT(place(**opened, "step0/rank0/zeta.alpha.output.0"), place(**opened, "step0/rank0/zeta.output.0"));
 }
 
 /// A tree of calls with printed values: the statistics are read, in the order of the calls.
@@ -272,9 +301,35 @@ TEST(Producers, TransformersDebuggerTree) {
   EXPECT_EQ((*opened)->dump().tensors[0].health.absmax, 2.5F);
   EXPECT_EQ((*opened)->dump().tensors[4].health.pos_inf, 1U);
   EXPECT_EQ(cause(**opened), Cause("f16-overflow", "M.model.layers.0.mlp.down_proj.output"));
+  EXPECT_EQ((*opened)->dump().tensors[3].health.max, 2);
   dump.write("M_debug_tree_FULL_TENSORS.json", tree.substr(0, 40));
   const auto damaged = dump.open();
   ASSERT_FALSE(damaged);
+}
+
+/// Modules in the order of their calls, arguments by their number, and nothing of what lies in files.
+TEST(Producers, TransformersDebuggerNamesArgumentsAndLeavesFilesToTheirReader) {
+  const auto tensor = [](const std::string& value) {
+    return R"~({"shape": "torch.Size([1, 2, 4])", "dtype": "torch.float16", "value": )~" + value +
+           R"~(, "mean": "tensor(1.)", "std": "tensor(1.)", "min": "tensor(0.)", "max": "tensor(2.)"})~";
+  };
+  const auto tree = [&](const std::string& value) {
+    const std::string one = tensor(value);
+    return R"~({"module_path": "M", "children": [{"module_path": "M.zeta (Zeta)", "inputs": {"args": [)~" + one + ", " +
+           one + R"~(]}, "outputs": )~" + one + R"~(}, {"module_path": "M.alpha", "outputs": )~" + one + "}]}";
+  };
+  RawDump dump;
+  dump.write("M_debug_tree_FULL_TENSORS.json", tree(R"(["tensor([[["])"));
+  const auto opened = dump.open();
+  ASSERT_TRUE(opened) << opened.error().message;
+  std::vector<std::string> names;
+  for (const DumpTensor& one : (*opened)->dump().tensors) names.push_back(one.name);
+  EXPECT_THAT(names, testing::ElementsAre("M.zeta.input", "M.zeta.input.1", "M.zeta.output", "M.alpha.output"));
+  dump.write("M_debug_tree_FULL_TENSORS.json", tree(R"("./M.zeta.safetensors")"));
+  dump.add("model.layers.0.mlp.output", "f32", {2, 4});
+  const auto in_files = dump.open();
+  ASSERT_TRUE(in_files) << in_files.error().message;
+  EXPECT_EQ((*in_files)->dump().tensors.size(), 1U);
 }
 
 /// Figures in the first step are texts, in the second the bare words that Python writes.
