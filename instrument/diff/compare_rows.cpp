@@ -171,6 +171,21 @@ const Occurrence* occurrence(const RowIndex& index, const RowPlace& place, const
   return nullptr;
 }
 
+/// Adds those of one row. A number that is missing in one of both is as far off as the row is large.
+void add_squares(std::vector<double>& squares, const std::vector<float>& x, const std::vector<float>& y) {
+  RowApart row;
+  double own = 0;
+  double others = 0;
+  const std::size_t columns = std::min(x.size(), y.size());
+  for (std::size_t i = 0; i < columns; ++i) size_up(row, own, others, x[i], y[i]);
+  const double size = std::max(own, others);
+  for (std::size_t i = 0; i < columns; ++i) {
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+    const double apart = double{x[i]} - double{y[i]};
+    squares[i] += std::isfinite(apart) && size > 0 ? apart * apart / size : 1;
+  }
+}
+
 }  // namespace
 
 RowMeetings row_meetings(Side& a, Side& b, const Partner& partner) {
@@ -217,10 +232,7 @@ std::vector<double> squares_by_column(Side& a, Side& b, const Partner& partner, 
     const Occurrence* of_b = occurrence(b.index(partner.b), row.place, row.b);
     if (of_a == nullptr || of_b == nullptr || !comparison.read(row, *of_a, *of_b, x, y)) continue;
     squares.resize(std::max(squares.size(), x.size()));
-    for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
-      const double apart = double{x[i]} - double{y[i]};
-      if (std::isfinite(apart)) squares[i] += apart * apart;
-    }
+    add_squares(squares, x, y);
   }
   return squares;
 }

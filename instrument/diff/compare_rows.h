@@ -50,7 +50,8 @@ struct PairApart {
 
 PairApart compare_rows(Side& a, Side& b, const Partner& partner, const RowMeetings& meetings);
 
-/// Columns by how much of the differences of some rows they hold: of all, the squares; by column.
+/// By column, the squares of the differences of some rows, each as a share of the squares of its row: their sum is that
+/// of the squares of `relative`.
 std::vector<double> squares_by_column(Side& a, Side& b, const Partner& partner, const std::vector<RowApart>& rows);
 
 }  // namespace nanscope::align

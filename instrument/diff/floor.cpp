@@ -77,9 +77,9 @@ class Floors {
     if (pair.apart.narrow && computed && is_activation(left) && !left.is_integer())
       own = std::max(own, roundoff(Format::bf16));
     Floor& floor = pair.floor;
-    floor.own = kRoundings * own;
     floor.rounding = own;
-    if (left.is_integer() || right.is_integer() || left.meeting() == Meeting::mask) floor.own = floor.rounding = 0;
+    if (left.is_integer() || right.is_integer() || left.meeting() == Meeting::mask) floor.rounding = 0;
+    floor.bound = 2 * floor.rounding;
     if (!is_activation(left) || floor.rounding == 0) return;
     const auto bits = [](const Group& group) {
       return 8 * static_cast<int>(info(group.sheets.front().tensor->format).storage_bytes());
@@ -87,8 +87,7 @@ class Floors {
     if (std::min(bits(left), bits(right)) >= kBitsOfActivations) coarsest = std::max(coarsest, own);
     floor.rounding = std::max(own, coarsest);
     const std::int64_t depth = std::max(left.depth, right.depth);
-    floor.bound = 2 * std::sqrt(static_cast<double>(depth) + 1) *
-                  (floor.rounding + sum_error(std::max(left.channels(), right.channels()), kF32));
+    floor.bound = rounding_between_runs(floor.rounding, depth, std::max(left.channels(), right.channels()));
   }
 
   /// Near a tie, noise decides what is chosen; where the inputs are equal, it cannot.
@@ -245,7 +244,7 @@ class Floors {
 
 bool Measured::explains(const RowApart& row) const {
   if (row.not_finite) return false;
-  return row.largest <= std::max(floor.own * std::sqrt(apart.square), floor.bound * row.size);
+  return row.largest <= floor.bound * row.size;
 }
 
 bool Measured::is_repeated(const RowApart& row) const {

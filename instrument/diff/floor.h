@@ -8,14 +8,10 @@
 
 namespace nanscope::align {
 
-/// Sums over many terms in another order move a result by several roundings of it.
-inline constexpr double kRoundings = 8;
-
 /// What two healthy runs may differ by in a pair of groups, and what is beyond it.
 struct Floor {
   double rounding = 0;              ///< unit roundoff of the coarser of the formats that led here
   double bound = 0;                 ///< difference that rounding explains, of a row's largest element
-  double own = 0;                   ///< that the formats of these tensors alone explain, of the root mean square
   std::optional<Robust> noise;      ///< of ln of the relative differences of its rows
   std::optional<Robust> repeated;   ///< the same of A and its repetition
   std::vector<std::size_t> out;     ///< rows of the pair that stand out

@@ -99,7 +99,7 @@ class Reporter {
     found.first = worst->a.row * tensor.channels + worst->channel;
     found.value_a = double{worst->value_a};
     found.value_b = double{worst->value_b};
-    found.expected = std::max(pair.floor.own, size > 0 ? pair.floor.bound * worst->size / size : 0);
+    found.expected = size > 0 ? pair.floor.bound * worst->size / size : 0;
     const Range channel{worst->channel, worst->channel};
     found.where = facts_.where(tensor, Range{found.token, found.token},
                                group.meeting() == Meeting::scores ? std::nullopt : std::optional(channel));
@@ -174,7 +174,9 @@ Difference stated_difference(const Group& left, const Group& right) {
   for (const Sheet& sheet : right.sheets) merge(b, sheet.tensor->health);
   found.a = *left.sheets.front().tensor;
   found.b = *right.sheets.front().tensor;
-  found.expected = kRoundings * std::max(roundoff(found.a->format), roundoff(found.b->format));
+  found.expected =
+      rounding_between_runs(std::max(roundoff(found.a->format), roundoff(found.b->format)),
+                            std::max(left.depth, right.depth), std::max(left.channels(), right.channels()));
   const auto apart = [&](float x, float y) {
     if (x == y || (std::isnan(x) && std::isnan(y))) return false;
     if (!std::isfinite(x) || !std::isfinite(y)) return true;

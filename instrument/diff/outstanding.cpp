@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -18,27 +19,55 @@ namespace {
 constexpr std::size_t kListed = 1024;   ///< rows
 constexpr double kLeastChance = 1e-99;  ///< that is written out
 constexpr std::size_t kNamed = 6;       ///< in a sentence
-constexpr double kNearlyAll = 0.999;    ///< of the squares of a difference
-constexpr std::int64_t kFewParts = 4;   ///< channels are named where they are at most this part of all
 
-/// The channels that hold nearly all of the difference, where these are few.
-std::optional<Range> few_channels(const std::vector<double>& squares) {
+/// ln of the chance, at most, that `outside` of the channels hold no more than the share `held` of differences that are
+/// spread evenly: a bound of the beta distribution (Chernoff).
+double log_chance(double outside, double channels, double held) {
+  const double even = outside / channels;
+  if (held >= even) return 0;
+  const double less = held > 0 ? even * std::log(even / held) : std::numeric_limits<double>::infinity();
+  return -channels / 2 * (less + (1 - even) * std::log((1 - even) / (1 - held)));
+}
+
+/// The channels outside of which the rows are as near as `noise`, where chance gives such a range in fewer than kChance
+/// cases. `squares` and `noise`: of relative differences, over all rows.
+std::optional<Range> few_channels(const std::vector<double>& squares, double noise) {
   const double all = std::accumulate(squares.begin(), squares.end(), 0.0);
-  if (!(all > 0)) return std::nullopt;
   std::size_t first = 0;
   std::size_t end = squares.size();
-  double left = all * (1 - kNearlyAll);
-  while (first < end && squares[first] <= left / 2) left -= squares[first++];
-  while (end > first && squares[end - 1] <= left) left -= squares[--end];
-  const auto width = static_cast<std::int64_t>(end - first);
-  if (width == 0 || width * kFewParts > std::ssize(squares)) return std::nullopt;
+  double outside = 0;
+  while (first < end) {
+    const double least = std::min(squares[first], squares[end - 1]);
+    if (outside + least > noise) break;
+    outside += least;
+    squares[first] <= squares[end - 1] ? ++first : --end;
+  }
+  const auto channels = static_cast<double>(squares.size());
+  const auto width = static_cast<double>(end - first);
+  if (first == end || width == channels) return std::nullopt;
+  const double ranges = channels * (channels + 1) / 2;
+  if (log_chance(channels - width, channels, outside / all) + std::log(ranges) > std::log(kChance)) return std::nullopt;
   return Range{static_cast<std::int64_t>(first), static_cast<std::int64_t>(end) - 1};
+}
+
+/// The sum of the squares of so many relative differences as the furthest row has that does not stand out.
+double noise_of(const Measured& pair, std::size_t rows) {
+  double furthest = 0;
+  std::size_t next = 0;  // of those that stand out
+  for (std::size_t i = 0; i < pair.apart.rows.size(); ++i) {
+    const RowApart& row = pair.apart.rows[i];
+    const bool out = next < pair.floor.out.size() && pair.floor.out[next] == i;
+    if (out) ++next;
+    if (!out && (!pair.floor.whole || pair.explains(row)) && !row.not_finite)
+      furthest = std::max(furthest, row.relative);
+  }
+  return static_cast<double>(rows) * furthest * furthest;
 }
 
 void find_columns(Outstanding& found, Side& a, Side& b, const Measured& pair, const std::vector<RowApart>& rows) {
   const Group& group = a.group(pair.partner.a);
   if (group.meeting() != Meeting::rows && group.meeting() != Meeting::keys) return;
-  found.channels = few_channels(squares_by_column(a, b, pair.partner, rows));
+  found.channels = few_channels(squares_by_column(a, b, pair.partner, rows), noise_of(pair, rows.size()));
   const Tensor& tensor = *group.sheets.front().tensor;
   if (!found.channels || tensor.heads <= 1) return;
   const std::int64_t width = std::max<std::int64_t>(1, tensor.width());

@@ -15,9 +15,6 @@
 namespace nanscope::align {
 namespace {
 
-/// Share of the names of the smaller run that the other has too, from which on a name means the same in both.
-constexpr double kSameNames = 0.9;
-
 /// Fused projections, and what they are made of.
 struct Fused {
   std::string_view op;
@@ -129,8 +126,8 @@ class Matchmaker {
         if (alone || is_same_op(a_.group(a), b_.group(b))) common.emplace_back(a, b);
       }
     }
-    const auto fewer = static_cast<double>(std::min(of_a_.size(), named));
-    const bool same_engine = static_cast<double>(common.size()) >= kSameNames * fewer;
+    // A name means the same in both runs if all names of the one are names of the other.
+    const bool same_engine = common.size() >= std::min(of_a_.size(), named);
     for (const auto& [a, b] : common) {
       const Group& left = a_.group(a);
       const Group& right = b_.group(b);

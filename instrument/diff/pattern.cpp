@@ -10,7 +10,7 @@
 namespace nanscope::align {
 namespace {
 
-constexpr std::size_t kMostPhases = 16;   ///< of one period
+constexpr std::size_t kMostPhases = 16;   ///< of a period that is looked for: a sentence lists them
 constexpr std::int64_t kFewestTurns = 3;  ///< of a period
 
 double log_choose(double n, double k) { return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1); }

@@ -49,10 +49,10 @@ inline double largest_mean_square(std::int64_t count) {
 }
 
 /// By how much two runs of one model may differ in a tensor that `depth` ops lead to, of the largest element of a row:
-/// each op rounds its result once to the format and sums up to `terms` products in f32, in each run, and errors of
-/// independent roundings grow as the root of their number (Higham and Mary, theorem 2.4).
-inline double rounding_between_runs(Format format, std::int64_t depth, std::int64_t terms) {
-  return 2 * std::sqrt(static_cast<double>(depth) + 1) * (roundoff(format) + sum_error(terms, kF32));
+/// each op rounds its result once, with unit roundoff `u`, and sums up to `terms` products in f32, in each run, and
+/// errors of independent roundings grow as the root of their number (Higham and Mary, theorem 2.4).
+inline double rounding_between_runs(double u, std::int64_t depth, std::int64_t terms) {
+  return 2 * std::sqrt(static_cast<double>(depth) + 1) * (u + sum_error(terms, kF32));
 }
 
 /// Absolute error of one rounding near zero: half of the smallest number that a format has.

@@ -32,7 +32,7 @@ std::vector<const Tensor*> inputs_of(RunView& run, const Op& op, std::string_vie
 }
 
 /// What a product gives, see Matrices.
-struct Products {
+struct ExpertProducts {
   std::int64_t columns = 0;
   std::vector<float> sums;
   std::vector<float> squares;
@@ -69,7 +69,7 @@ class Matrices {
   /// x times the matrix of an expert: `sums`, rows by outputs, and of the weights of each output the sum of squares.
   /// Where elements of x are `off` by roundings of their own: the squares of what each sum inherits, of independent
   /// ones.
-  bool product(Values& values, std::int64_t expert, const Block& x, Products& into) const {
+  bool product(Values& values, std::int64_t expert, const Block& x, ExpertProducts& into) const {
     const Tensor& tensor = tensors_.size() == 1 ? *tensors_.front() : *tensors_[static_cast<std::size_t>(expert)];
     const std::int64_t begin = tensors_.size() == 1 ? expert * rows_ : 0;
     const auto size = static_cast<std::size_t>(x.rows * outputs());
@@ -338,9 +338,9 @@ class Mixture {
     Block x{static_cast<std::int64_t>(own.size()), x_.columns, {}, {}};
     for (const std::int64_t t : own) x.value.insert(x.value.end(), x_.row(t), x_.row(t) + x_.columns);
     const std::int64_t first = stand_in(expert, {kOtherExpert, kOtherGate});
-    Products gate;
-    Products up;
-    Products down;
+    ExpertProducts gate;
+    ExpertProducts up;
+    ExpertProducts down;
     why = "the weights of its experts cannot be read";
     if (!gate_.product(values_, first, x, gate)) return false;
     if (!fused_ && !up_.product(values_, first, x, up)) return false;
@@ -369,7 +369,7 @@ class Mixture {
 
   /// What goes into the last product: off by the roundings of its own steps, which know nothing of each other, and by
   /// what x brought along (`systematic`, a norm of a row).
-  Block between(const Products& gate, const Products& up, const std::vector<std::int64_t>& own,
+  Block between(const ExpertProducts& gate, const ExpertProducts& up, const std::vector<std::int64_t>& own,
                 std::vector<double>& norm, std::vector<double>& systematic) const {
     const double u = inner_roundoff();
     Block h{static_cast<std::int64_t>(own.size()), inner_, {}, {}};
@@ -406,7 +406,7 @@ class Mixture {
     double norm = 0;
   };
 
-  Part part(const Products& made, std::int64_t row, std::int64_t c, bool gate) const {
+  Part part(const ExpertProducts& made, std::int64_t row, std::int64_t c, bool gate) const {
     const std::int64_t column = fused_ ? place_in_halves(form_.shift, gate, c, inner_) : c;
     const double product = double{made.sums[static_cast<std::size_t>(row * made.columns + column)]};
     const double norm = std::sqrt(double{made.squares[static_cast<std::size_t>(column)]});

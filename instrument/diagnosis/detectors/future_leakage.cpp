@@ -418,7 +418,7 @@ class Twins {
   bool differ(std::span<const float> left, std::span<const float> right, const Tensor& tensor, std::int64_t depth) {
     const bool exact = info(tensor.format).bits <= 8 || tensor.format == Format::i32;
     const double allowed =
-        exact ? 0 : rounding_between_runs(survey_.values().precision(tensor), depth, std::ssize(left));
+        exact ? 0 : rounding_between_runs(roundoff(survey_.values().precision(tensor)), depth, std::ssize(left));
     double largest = 0;
     double off = 0;
     for (std::size_t c = 0; c < left.size(); ++c) {

@@ -172,7 +172,7 @@ class Comparer {
     // Replicas of a weight, and of its summed gradient, are one rounding of one sum at most apart.
     const double allowed = exact        ? 0
                            : everybodys ? 4 * roundoff(x->format)
-                                        : rounding_between_runs(x->format, depth_, x->channels);
+                                        : rounding_between_runs(roundoff(x->format), depth_, x->channels);
     for (std::int64_t row = 0; row < x->tokens; ++row) {
       if (!everybodys && !survey_.facts.live(*x, row)) continue;
       const auto left = run_.row_values(*x, row);
