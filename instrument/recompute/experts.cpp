@@ -17,7 +17,7 @@ namespace nanscope {
 namespace {
 
 constexpr std::int64_t kMostExperts = 256;
-constexpr std::int64_t kOutputsAtOnce = 512;
+constexpr std::int64_t kExpertOutputsAtOnce = 512;
 constexpr std::size_t kMostFaults = 64;
 
 int mixing(const OpForm& form) { return static_cast<int>(form.number); }
@@ -79,7 +79,7 @@ class Matrices {
     into.inherited.assign(x.error.empty() ? 0 : size, 0.0F);
     std::vector<float> off_squares(x.error);
     for (float& one : off_squares) one *= one;
-    const std::int64_t at_once = turned_ ? rows_ : kOutputsAtOnce;
+    const std::int64_t at_once = turned_ ? rows_ : kExpertOutputsAtOnce;
     std::vector<float> weights;
     std::vector<float> part;
     for (std::int64_t first = 0; first < rows_; first += at_once) {
