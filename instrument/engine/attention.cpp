@@ -32,7 +32,7 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
     k = norm(plan.k_norm, {Slot::k_norm, Slot::k_stats}, k, weights.k_norm, parts_.config.norm,
              each ? model.kv_heads : 1);
   }
-  if (model.positions == 0) {
+  if (is_rotary(model, plan.scores.layer)) {
     const bool local = window_of(model, plan.scores.layer) > 0;
     q = rope(plan.q_rope, local, Slot::q_rope, q, model.heads);
     if (!stores_before_rope(plan)) k = rope(plan.k_rope, local, Slot::k_rope, k, model.kv_heads);

@@ -267,7 +267,7 @@ bool shapes_no_weight(std::string_view knob) {
                                 "model.embedding_scale",   "model.attention_scale",   "model.scale_by_layer",
                                 "model.attention_softcap", "model.logit_softcap",     "model.window",
                                 "model.full_layers",       "model.experts_per_token", "model.end_tokens",
-                                "model.swiglu_alpha",      "model.swiglu_limit"};
+                                "model.swiglu_alpha",      "model.swiglu_limit",      "model.unrotated_layers"};
   return std::find(kFree.begin(), kFree.end(), knob) != kFree.end();
 }
 

@@ -121,6 +121,9 @@ std::vector<Knob> model_knobs() {
           "model.rotated", "0..4096", "channels of a head that are rotated, from the first; 0: all",
           [](auto& c) -> auto& { return c.model.rotated; }),
       knob(
+          "model.unrotated_layers", "list", "layers that rotate neither queries nor keys",
+          [](auto& c) -> auto& { return c.model.unrotated_layers; }),
+      knob(
           "model.positions", "0..1048576", "rows of a learned position table; 0: positions are rotary",
           [](auto& c) -> auto& { return c.model.positions; }),
       knob(

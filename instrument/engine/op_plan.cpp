@@ -324,7 +324,7 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
     plan.q_norm = planner.norm("q_norm", each ? model.heads : 1);
     plan.k_norm = planner.norm("k_norm", each ? model.kv_heads : 1);
   }
-  if (model.positions == 0) {
+  if (is_rotary(model, layer)) {
     plan.q_rope = planner.op("q_rope", OpKind::rope, rope_attributes(config, window > 0, model.heads));
     const RopeAttributes of_keys = rope_attributes(config, window > 0, model.kv_heads);
     const bool at_reading = schemes && schemes->k.before_rope;

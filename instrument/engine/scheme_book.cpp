@@ -41,7 +41,9 @@ Status check_one(const EngineConfig& config, const KvScheme& scheme, std::string
   if (Status status = check(scheme, config.model.kv_heads, config.model.head_dim); !status) return status;
   if (!scheme.before_rope) return {};
   if (which == "V") return fail("kv.scheme_v: before_rope is of keys");
-  if (config.model.positions > 0) return fail("kv.scheme_k: before_rope needs a model with rotary positions");
+  if (config.model.positions > 0 || !config.model.unrotated_layers.empty()) {
+    return fail("kv.scheme_k: before_rope needs a model with rotary positions in every layer");
+  }
   if (scheme.transform == KvTransform::hadamard)
     return fail("kv.scheme_k: a head that is rotated by hadamard has no RoPE behind it: no before_rope beside it");
   return {};

@@ -21,6 +21,10 @@ bool names(const std::vector<std::int64_t>& layers, std::int64_t layer) {
 
 bool is_recurrent(const ModelConfig& model, std::int64_t layer) { return names(model.recurrent_layers, layer); }
 
+bool is_rotary(const ModelConfig& model, std::int64_t layer) {
+  return model.positions == 0 && !names(model.unrotated_layers, layer);
+}
+
 std::int64_t window_of(const ModelConfig& model, std::int64_t layer) {
   return names(model.full_layers, layer) ? 0 : model.window;
 }

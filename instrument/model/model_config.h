@@ -37,9 +37,10 @@ struct ModelConfig {
   double swiglu_limit = 7;       ///< of swiglu_clamped
   bool attention_sinks = false;  ///< each head has a learned score beside those of the keys
   double rope_base = 10000;
-  double local_rope_base = 0;  ///< of layers with a window; 0: rope_base, and its scaling
-  std::int64_t rotated = 0;    ///< channels of a head that are rotated, from the first; 0: all
-  std::int64_t positions = 0;  ///< rows of a learned position table; 0: rotary positions
+  double local_rope_base = 0;                  ///< of layers with a window; 0: rope_base, and its scaling
+  std::int64_t rotated = 0;                    ///< channels of a head that are rotated, from the first; 0: all
+  std::vector<std::int64_t> unrotated_layers;  ///< layers that rotate neither queries nor keys (NoPE)
+  std::int64_t positions = 0;                  ///< rows of a learned position table; 0: rotary positions
   double embedding_scale = 1;
   double attention_scale = 0;    ///< on scores; 0: 1 / sqrt(head_dim)
   bool scale_by_layer = false;   ///< scores of layer i are divided by i + 1 too
@@ -95,6 +96,9 @@ double rope_stretch(const RopeConfig& rope);
 
 /// Whether `layer` is a gated linear recurrence instead of attention.
 bool is_recurrent(const ModelConfig& model, std::int64_t layer);
+
+/// Whether `layer` rotates queries and keys by their positions.
+bool is_rotary(const ModelConfig& model, std::int64_t layer);
 
 /// Keys that `layer` sees, 0: all.
 std::int64_t window_of(const ModelConfig& model, std::int64_t layer);

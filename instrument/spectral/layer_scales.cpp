@@ -118,7 +118,7 @@ HeadBounds bounds_of(const HeadNorms& norms, const LayerScales& layer, double le
   return bounds;
 }
 
-/// How a layer's rotary embedding turns pairs of channels; nothing turns where positions are learned.
+/// How a layer's rotary embedding turns pairs of channels; nothing turns in a layer without one.
 struct Rotary {
   std::vector<float> frequencies;
   double amplitude = 1;
@@ -126,7 +126,7 @@ struct Rotary {
 
 Rotary rotary_of(const ModelConfig& model, const RopeConfig& rope, std::int64_t layer, std::int64_t length) {
   Rotary rotary;
-  if (model.positions > 0) return rotary;
+  if (!is_rotary(model, layer)) return rotary;
   if (has_rope_table(model, rope)) {
     RopeTable table = rope_table(model, rope, window_of(model, layer) > 0, length);
     return {std::move(table.frequencies), double{table.amplitude}};
@@ -353,7 +353,7 @@ Result<LayerScales> layer_scales(const ModelConfig& model, const RopeConfig& rop
                                  const NamedWeights& weights, const ScaleSettings& settings, std::stop_token stop) {
   LayerScales layer;
   layer.layer = index;
-  layer.rotary = model.positions == 0;
+  layer.rotary = is_rotary(model, index);
   const Rotary rotary = rotary_of(model, rope, index, settings.length);
   layer.factor = double{attention_scale(model, index)};
   layer.softcap = model.attention_softcap;

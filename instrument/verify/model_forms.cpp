@@ -97,7 +97,7 @@ std::vector<OpForm> ModelForms::rope(Values& values, const Op& op) const {
   const std::int64_t channels = x != nullptr ? x->channels : 0;
   form.heads = channels > 0 ? std::max<std::int64_t>(1, channels / spec_.model.head_dim) : 0;
   if (form.heads == 0) form.heads = op.name.starts_with("k") ? spec_.model.kv_heads : spec_.model.heads;
-  if (spec_.model.positions > 0) form.variant = kNone;
+  if (!is_rotary(spec_.model, layer_of(op))) form.variant = kNone;
   const bool given = values.run().input(op, "cos") != nullptr && values.run().input(op, "sin") != nullptr;
   if (given) form.rotated = spec_.model.rotated > 0 ? spec_.model.rotated : spec_.model.head_dim;
   if (given || form.variant == kNone) return {form};

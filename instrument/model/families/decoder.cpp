@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/text/safe_text.h"
 
@@ -71,10 +72,10 @@ void read_rope_parameters(ConfigReader& rope, ModelSpec& spec, std::int64_t max_
   read_scaling(rope, spec.rope, rope.has("short_factor") ? "longrope" : type, max_positions);
 }
 
-void read_rope(ConfigReader& config, ModelSpec& spec, double default_base) {
+void read_rope(ConfigReader& config, ModelSpec& spec, double default_base, double default_partial) {
   const std::int64_t max_positions = config.integer("max_position_embeddings", 2048, 1, kMostPositions);
   const double base = config.number("rope_theta", default_base, 1, 1e12);
-  const double partial = config.number("partial_rotary_factor", 1, 0, 1);
+  const double partial = config.number("partial_rotary_factor", default_partial, 0, 1);
   const std::int64_t trained = config.integer("original_max_position_embeddings", max_positions, 2, kMostPositions);
   const nlohmann::json* older = config.object("rope_scaling");
   const nlohmann::json* newer = config.object("rope_parameters");
@@ -88,6 +89,39 @@ void read_rope(ConfigReader& config, ModelSpec& spec, double default_base) {
   ConfigReader rope(settings, config.where() + ": rope_parameters");
   read_rope_parameters(rope, spec, max_positions, base);
   if (Status finished = rope.finish(); !finished) config.reject("rope_parameters", finished.error().message);
+}
+
+void read_two_ropes(ConfigReader& config, ModelSpec& spec, double default_base, double local_base) {
+  const nlohmann::json* both = config.object("rope_parameters");
+  if (both == nullptr || !both->contains("full_attention")) {
+    read_rope(config, spec, default_base);
+    spec.model.local_rope_base = local_base > 0 ? local_base : spec.model.rope_base;
+    return;
+  }
+  config.ignore({"rope_theta", "rope_scaling"});
+  const std::int64_t positions = config.integer("max_position_embeddings", 131072, 1, kMostPositions);
+  ModelSpec local = spec;
+  for (auto [key, into] : {std::pair{"sliding_attention", &local}, std::pair{"full_attention", &spec}}) {
+    const auto found = both->find(key);
+    if (found == both->end()) return config.reject("rope_parameters", "full_attention and sliding_attention expected");
+    ConfigReader rope(*found, config.where() + ": rope_parameters: " + key);
+    read_rope_parameters(rope, *into, positions, 1e4);
+    if (Status finished = rope.finish(); !finished) config.reject("rope_parameters", finished.error().message);
+  }
+  if (local.rope.scaling != RopeScaling::none) config.reject("rope_parameters", "scaled sliding_attention");
+  spec.model.local_rope_base = local.model.rope_base;
+}
+
+void read_layers_without_rope(ConfigReader& config, ModelSpec& spec) {
+  const std::vector<std::int64_t> rotated = config.integers("no_rope_layers");
+  const std::int64_t interval = config.integer("no_rope_layer_interval", 4, 1);
+  if (!rotated.empty() && std::ssize(rotated) != spec.model.layers) {
+    return config.reject("no_rope_layers", fmt::format("{} numbers for {} layers", rotated.size(), spec.model.layers));
+  }
+  for (std::int64_t layer = 0; layer < spec.model.layers; ++layer) {
+    const bool rotary = rotated.empty() ? (layer + 1) % interval != 0 : rotated[static_cast<std::size_t>(layer)] != 0;
+    if (!rotary) spec.model.unrotated_layers.push_back(layer);
+  }
 }
 
 void read_decoder_shapes(ConfigReader& config, ModelSpec& spec, const DecoderDefaults& defaults) {
@@ -109,7 +143,7 @@ void read_decoder_shapes(ConfigReader& config, ModelSpec& spec, const DecoderDef
 
 void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderDefaults& defaults) {
   read_decoder_shapes(config, spec, defaults);
-  read_rope(config, spec, defaults.rope_base);
+  read_rope(config, spec, defaults.rope_base, defaults.partial_rotary);
 }
 
 void read_window(ConfigReader& config, ModelSpec& spec, std::int64_t otherwise) {

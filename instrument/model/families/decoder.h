@@ -16,6 +16,7 @@ struct DecoderDefaults {
   std::int64_t kv_heads = 0;  ///< 0: as many as heads
   std::int64_t head_dim = 0;  ///< 0: hidden_size / num_attention_heads
   bool tied = false;
+  double partial_rotary = 1;  ///< share of a head's channels that are rotated
 };
 
 /// Vocabulary, widths, heads, norms (RMSNorm before each branch), SwiGLU, rotary positions.
@@ -25,9 +26,16 @@ void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderDefaults& 
 void read_decoder_shapes(ConfigReader& config, ModelSpec& spec, const DecoderDefaults& defaults);
 
 /// One set of rotary settings: `rope_parameters`, or `rope_theta` and `rope_scaling` of older files.
-void read_rope(ConfigReader& config, ModelSpec& spec, double default_base);
+void read_rope(ConfigReader& config, ModelSpec& spec, double default_base, double default_partial = 1);
 /// The settings in an object of their own.
 void read_rope_parameters(ConfigReader& rope, ModelSpec& spec, std::int64_t max_positions, double default_base);
+
+/// Two sets by the kind of a layer: `full_attention` and `sliding_attention` of `rope_parameters`. Older files give the
+/// first alone; layers with a window then have the plain angles of `local_base`, or of the first's base where it is 0.
+void read_two_ropes(ConfigReader& config, ModelSpec& spec, double default_base, double local_base = 0);
+
+/// `no_rope_layers`, a 0 for each layer without rotary positions; or every `no_rope_layer_interval`-th.
+void read_layers_without_rope(ConfigReader& config, ModelSpec& spec);
 
 /// `layer_types`: names which layers see a window. Where it is missing, `full` says which do not.
 void read_layer_types(ConfigReader& config, ModelSpec& spec, const std::function<bool(std::int64_t layer)>& full);

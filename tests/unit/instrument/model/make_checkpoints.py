@@ -79,6 +79,29 @@ def families(pick):
                    {**shape, "num_hidden_layers": 3, "head_dim": head_dim, "query_pre_attn_scalar": 12,
                     "sliding_window": 6, "layer_types": gemma3_layers}),
         "olmo2": ("Olmo2Config", "Olmo2ForCausalLM", square),
+        "gemma1": ("GemmaConfig", "GemmaForCausalLM", {**shape, "head_dim": head_dim}),
+        "olmo3": ("Olmo3Config", "Olmo3ForCausalLM",
+                  {**square, "num_hidden_layers": 4, "sliding_window": 6,
+                   "rope_parameters": {"full_attention": yarn, "sliding_attention": rope(rope_type="default")}}),
+        "smollm3": ("SmolLM3Config", "SmolLM3ForCausalLM",
+                    {**square, "num_hidden_layers": 3, "no_rope_layer_interval": 2, "no_rope_layers": [1, 0, 1],
+                     "use_sliding_window": pick(False, True), "sliding_window": pick(None, 6)}),
+        "exaone4": ("Exaone4Config", "Exaone4ForCausalLM",
+                    {**square, "num_hidden_layers": 3, "sliding_window": 6, "head_dim": head_dim,
+                     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
+        "starcoder2": ("Starcoder2Config", "Starcoder2ForCausalLM", {**square, "sliding_window": pick(6, None)}),
+        "stablelm": ("StableLmConfig", "StableLmForCausalLM",
+                     {**square, "use_qkv_bias": pick(True, False),
+                      "rope_parameters": rope(rope_type="default", partial_rotary_factor=0.25)}),
+        "seed-oss": ("SeedOssConfig", "SeedOssForCausalLM",
+                     {**shape, "head_dim": head_dim, "attention_out_bias": pick(True, False), "attention_dropout": 0.0,
+                      "residual_dropout": 0.0}),
+        "olmoe": ("OlmoeConfig", "OlmoeForCausalLM",
+                  {**moe, "num_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 16,
+                   "norm_topk_prob": pick(False, True)}),
+        "minimax-m2": ("MiniMaxM2Config", "MiniMaxM2ForCausalLM",
+                       {**moe, "head_dim": 16, "rotary_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2,
+                        "intermediate_size": 16}),
         "mixtral": ("MixtralConfig", "MixtralForCausalLM",
                     {**moe, "num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 24}),
         "qwen2-moe": ("Qwen2MoeConfig", "Qwen2MoeForCausalLM",
@@ -98,13 +121,15 @@ def families(pick):
 def randomise(model, generator):
     """Weights that make logits differ: a healthy spread in every product, gains and biases that are not all alike."""
     with torch.no_grad():
-        for name, weight in model.named_parameters():
+        biases = [one for one in model.named_buffers() if one[0].endswith("e_score_correction_bias")]
+        for name, weight in [*model.named_parameters(), *biases]:
             noise = torch.randn(weight.shape, generator=generator)
             if weight.dim() == 1:
                 gain = "norm" in name or ".ln_" in name
                 centre = 1.0 if gain and name.endswith("weight") and "Gemma" not in type(model).__name__ else 0.0
                 # Experts that some tokens prefer and rounding does not change.
-                weight.copy_(centre + (3.0 if name.endswith("router.bias") else 0.2) * noise)
+                chooses = name.endswith(("router.bias", "e_score_correction_bias"))
+                weight.copy_(centre + (3.0 if chooses else 0.2) * noise)
             else:
                 fan_in = 1 if "embed" in name or "wte" in name or "wpe" in name else weight.shape[-1]
                 weight.copy_(noise * 1.3 / fan_in ** 0.5)
