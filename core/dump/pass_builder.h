@@ -18,6 +18,12 @@
 /// Puts the tensors of a pass into the graph of a transformer. Internal to DumpRun.
 namespace nanscope {
 
+/// Parts of an MLP, and of a mixture of experts.
+inline constexpr std::string_view kMlpOps[] = {"gate_proj", "up_proj", "gate_up_proj", "act",
+                                               "down_proj", "gate",    "up",           "mlp_out"};
+inline constexpr std::string_view kMixtureOps[] = {"router",     "router_logits", "router_weights",
+                                                   "router_ids", "router_scores", "experts"};
+
 /// Layers of one tower, or what stands outside of them.
 struct Scope {
   std::string tower;
@@ -65,6 +71,7 @@ class PassBuilder {
   bool is_cosine(Index index) const;
   bool seen(std::string_view op) const { return seen_.contains({scope_.tower, std::string(op)}); }
   bool seen_any(std::span<const std::string_view> ops) const;
+  bool has_mixture() const;
   bool seen_any(std::initializer_list<std::string_view> ops) const {
     return seen_any(std::span(ops.begin(), ops.size()));
   }

@@ -13,10 +13,6 @@ constexpr std::string_view kAttentionOps[] = {"q_proj", "k_proj",  "v_proj",    
                                               "k",      "v",       "k_cache",   "v_cache",  "kv_cache", "scores",
                                               "probs",  "softmax", "attention", "attn_out", "q_rot",    "k_rot",
                                               "k_read", "v_read",  "q_a_proj",  "kv_a_proj"};
-constexpr std::string_view kMlpOps[] = {"gate_proj", "up_proj", "gate_up_proj", "act",
-                                        "down_proj", "gate",    "up",           "mlp_out"};
-constexpr std::string_view kMixtureOps[] = {"router",     "router_logits", "router_weights",
-                                            "router_ids", "router_scores", "experts"};
 constexpr std::string_view kSides[] = {".input", ".output", ".kwargs."};
 
 }  // namespace
@@ -263,7 +259,7 @@ TensorId PassBuilder::mlp(TensorId x) {
     return emit("mlp", OpKind::block, {{"x", input_of("mlp", x), {}}}, {"mlp_out", outs});
   }
   x = input_of("mlp", x);
-  out = seen_any(kMixtureOps) ? mixture(x) : gated(x);
+  out = has_mixture() ? mixture(x) : gated(x);
   return whole("mlp", out);
 }
 
@@ -352,53 +348,6 @@ TensorId PassBuilder::gated(TensorId x) {
   return linear("down_proj", active, "mlp_out", find_role("mlp_out"));
 }
 
-TensorId PassBuilder::mixture(TensorId x) {
-  const TensorId logits = linear("router", x, "router_logits", find_role("router_logits"));
-  const std::vector<Index> scores = find_role("router_scores");
-  TensorId chosen_by = logits;
-  if (!scores.empty()) {
-    Inputs inputs{{"x", logits, {}}};
-    give_parameter(inputs, "bias", parameter("router_bias", "router_bias"));
-    chosen_by = emit("router_scores", OpKind::route, std::move(inputs), {"router_scores", scores});
-  }
-  // What the experts were given is a copy of what the router gave.
-  std::vector<Index> weights = outputs_of("topk", "router_weights");
-  for (const Index index : find_role("router_weights")) {
-    if (tensor(index).at.port == Port::input) weights.push_back(index);
-  }
-  Inputs choice{{"logits", chosen_by, {}}};
-  give_parameter(choice, "bias", parameter("router_bias", "router_bias"));
-  const TensorId routed = emit("route", OpKind::route, std::move(choice), {"router_weights", weights});
-  std::vector<Index> ids = find_role("router_ids");
-  std::stable_partition(ids.begin(), ids.end(), [this](Index at) { return tensor(at).at.port != Port::input; });
-  const TensorId chosen =
-      ids.empty() ? 0 : emit("route_ids", OpKind::route, {{"logits", chosen_by, {}}}, {"router_ids", ids});
-  std::set<std::int64_t> experts;
-  for (const auto& [scope, members] : members_) {
-    if (scope.tower == scope_.tower && scope.layer == scope_.layer && scope.expert) experts.insert(*scope.expert);
-  }
-  Inputs parts{{"x", input_of("experts", x), {}}, {"weights", routed, {}}, {"ids", chosen, {}}};
-  if (const Tensor* of = tensor_of(logits); of->known) parts.push_back({"logits", logits, {}});
-  const std::size_t before = parts.size();
-  const Scope whole = scope_;
-  for (const std::int64_t expert : experts) {
-    scope_.expert = expert;
-    if (!find("down_proj", Port::output).empty() || !find("up_proj", Port::output).empty() ||
-        !find("gate_proj", Port::output).empty()) {
-      parts.push_back({"expert", gated(x), {}});
-    }
-    scope_ = whole;
-  }
-  if (parts.size() == before) give_experts(parts, tensor_of(logits)->channels);
-  // An expert that every token has stands beside the chosen ones, and is not the same again.
-  std::vector<Index> outs = find("experts", Port::output);
-  const auto shared = [this](Index index) {
-    return tensor(index).at.module.find("shared_expert") != std::string::npos;
-  };
-  if (!std::all_of(outs.begin(), outs.end(), shared)) std::erase_if(outs, shared);
-  return emit("experts", OpKind::expert_mix, std::move(parts), {"mlp_out", outs});
-}
-
 /// What a dump calls raw is the product; what has the plain name beside it is behind the cap, unless it is the same.
 TensorId PassBuilder::logits_of(TensorId x) {
   const std::vector<Index> raw = find_role("raw_logits");
@@ -412,36 +361,6 @@ TensorId PassBuilder::logits_of(TensorId x) {
   for (const Index index : plain) (same_bytes(raw.front(), index) ? uncapped : capped).push_back(index);
   const TensorId made = linear("lm_head", x, "logits", uncapped, false);
   return capped.empty() ? made : emit("logits_softcap", OpKind::dumped, {{"x", made, {}}}, {"logits", capped});
-}
-
-/// The weights of all experts, in one tensor or in one each; none where some are missing.
-void PassBuilder::give_experts(Inputs& inputs, std::int64_t experts) {
-  static constexpr std::int64_t kMostExperts = 4096;  // statistics state any width of a router
-  const Scope whole = scope_;
-  Inputs found;
-  for (const std::string_view part : {"gate_up", "gate", "up", "down"}) {
-    const std::string op = std::string(part) + "_proj";
-    const std::string role = "expert_" + std::string(part);
-    std::vector<Index> each;
-    for (std::int64_t expert = 0; expert < std::min(experts, kMostExperts); ++expert) {
-      scope_.expert = expert;
-      if (const auto own = parameter(op, "weight")) each.push_back(*own);
-    }
-    scope_ = whole;
-    const auto together = each.empty() ? parameter(op, "weight") : std::nullopt;
-    if (together) each = {*together};
-    if (!together && static_cast<std::int64_t>(each.size()) != experts) continue;
-    for (const Index index : each) give_parameter(found, role, index);
-    std::vector<Index> biases;
-    for (std::int64_t expert = 0; !together && expert < std::min(experts, kMostExperts); ++expert) {
-      scope_.expert = expert;
-      if (const auto own = parameter(op, "bias")) biases.push_back(*own);
-    }
-    scope_ = whole;
-    if (const auto all = together ? parameter(op, "bias") : std::nullopt) biases = {*all};
-    for (const Index index : biases) give_parameter(found, role + "_bias", index);
-  }
-  inputs.insert(inputs.end(), found.begin(), found.end());
 }
 
 /// The rows that logits are made of, where a module is given them and computes the product itself: vLLM's

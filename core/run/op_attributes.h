@@ -207,10 +207,11 @@ struct RouteAttributes {
   std::optional<double> eps;
   std::optional<std::string> score;  ///< "sigmoid", "softmax"
   std::optional<bool> normalise;
+  std::optional<double> scale;  ///< on the weights; not given: 1
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("weights", self.weights), visit("eps", self.eps), visit("score", self.score);
-    visit("normalise", self.normalise);
+    visit("normalise", self.normalise), visit("scale", self.scale);
   }
 };
 

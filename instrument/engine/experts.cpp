@@ -7,6 +7,7 @@
 #include "kernels/ops/expert_mix.h"
 #include "kernels/ops/gated_add.h"
 #include "kernels/ops/gemm.h"
+#include "kernels/ops/residual_add.h"
 #include "kernels/ops/route.h"
 
 namespace nanscope {
@@ -27,7 +28,8 @@ Forward::Routed Forward::route(const LayerPlan& plan, const LayerWeights& weight
                             .score = config.moe.score,
                             .value = config.moe.weights,
                             .normalise = config.moe.normalise,
-                            .eps = config.moe.eps});
+                            .eps = config.moe.eps,
+                            .scale = config.moe.scale});
   const std::array outputs{emitter_.output("weights", values), emitter_.output("ids", ids)};
   const std::array inputs{ProbeInput{"logits", logits.id, {}},
                           ProbeInput{"bias", 0, biased ? weights.router_bias.weight->name : std::string_view()}};
@@ -68,8 +70,12 @@ Live Forward::with_shared_expert(const LayerPlan& plan, const LayerWeights& weig
   const Operand active = activated(plan.shared_expert, weights.shared_expert, x);
   const Live shared = mlp_product(plan.shared_expert.down_proj, activation(Slot::shared_expert, width), active,
                                   weights.shared_expert.down_proj);
-  const Live gate = gemm(plan.shared_gate, Slot::shared_gate, x.x, weights.shared_gate);
   const TensorView out = branch_memory(Slot::shared_sum);
+  if (!parts_.config.model.shared_expert_gate) {
+    launch(kernels::ResidualAddArgs{.a = mixed.view, .b = shared.view, .out = out});
+    return emit(plan.shared_add, {{"a", mixed.id, {}}, {"b", shared.id, {}}}, branch_role(), out);
+  }
+  const Live gate = gemm(plan.shared_gate, Slot::shared_gate, x.x, weights.shared_gate);
   launch(kernels::GatedAddArgs{.a = mixed.view, .b = shared.view, .gate = gate.view, .out = out});
   return emit(plan.shared_add, {{"a", mixed.id, {}}, {"b", shared.id, {}}, {"gate", gate.id, {}}}, branch_role(), out);
 }

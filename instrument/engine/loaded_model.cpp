@@ -235,6 +235,7 @@ void load_experts(Loader& loader, const EngineConfig& config, const std::string&
   }
   if (model.shared_expert_width == 0) return;
   layer.shared_expert = load_mlp(loader, model, prefix + "shared_expert.", model.shared_expert_width);
+  if (!model.shared_expert_gate) return;
   layer.shared_gate.weight = loader.load(prefix + "shared_gate.weight", 1, model.width, false);
 }
 

@@ -167,6 +167,9 @@ std::vector<Knob> model_knobs() {
           "hidden channels of a gated expert that every token has; 0: there is none",
           [](auto& c) -> auto& { return c.model.shared_expert_width; }),
       knob(
+          "model.shared_expert_gate", kBool, "a gate multiplies what the shared expert puts out",
+          [](auto& c) -> auto& { return c.model.shared_expert_gate; }),
+      knob(
           "model.dense_layers", "list", "layers whose MLP is no mixture of experts",
           [](auto& c) -> auto& { return c.model.dense_layers; }),
       knob(
@@ -262,6 +265,9 @@ std::vector<Knob> moe_knobs() {
       knob(
           "moe.eps", "number", "added to the sum that the chosen experts' weights are divided by",
           [](auto& c) -> auto& { return c.moe.eps; }),
+      knob(
+          "moe.scale", "number", "the chosen experts' weights are multiplied by this",
+          [](auto& c) -> auto& { return c.moe.scale; }),
   };
 }
 

@@ -400,9 +400,10 @@ void plan_experts(Planner& planner, const EngineConfig& config, const LayerWeigh
   const std::optional<float> second = second_of(config, false, first_products(mlps));
   plan.mlp_quantise = planner.quantise("mlp_quantise", config.model.width, second);
   plan.mlp_dequantise = planner.dequantise("mlp_dequantise", second);
-  RouteAttributes route{get_knob(config, "moe.weights"), static_cast<double>(config.moe.eps), {}, {}};
+  RouteAttributes route{get_knob(config, "moe.weights"), static_cast<double>(config.moe.eps), {}, {}, {}};
   if (config.moe.score != kernels::RouterScore::sigmoid) route.score = get_knob(config, "moe.score");
   if (!config.moe.normalise) route.normalise = false;
+  if (config.moe.scale != 1) route.scale = double{config.moe.scale};
   plan.route = planner.op("route", OpKind::route, route);
   for (std::int64_t e = 0; e < config.model.experts; ++e) {
     plan.experts.push_back(plan_mlp(planner, config, fmt::format("expert{}_", e), expert_width(config.model),
@@ -412,8 +413,9 @@ void plan_experts(Planner& planner, const EngineConfig& config, const LayerWeigh
   if (config.model.shared_expert_width == 0) return;
   plan.shared_expert =
       plan_mlp(planner, config, "shared_", config.model.shared_expert_width, weights.shared_expert, second);
-  plan.shared_gate = planner.gemm("shared_gate");
-  plan.shared_add = planner.op("shared_add", OpKind::gated_add);
+  if (config.model.shared_expert_gate) plan.shared_gate = planner.gemm("shared_gate");
+  plan.shared_add =
+      planner.op("shared_add", config.model.shared_expert_gate ? OpKind::gated_add : OpKind::residual_add);
 }
 
 LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer, const LayerWeights& weights) {

@@ -305,6 +305,13 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
   return data;
 }
 
+bool Checkpoint::of_mtp_layer(std::string_view tensor) const {
+  for (std::int64_t layer = model_.layers; layer < model_.layers + model_.mtp_layers; ++layer) {
+    if (tensor.starts_with(fmt::format("{}{}.", family_.layers, layer))) return true;
+  }
+  return false;
+}
+
 Status Checkpoint::check_all_used(const std::set<std::string, std::less<>>& ours) const {
   std::set<const SafetensorsEntry*> used;
   for (const std::string& name : ours) {
@@ -321,7 +328,7 @@ Status Checkpoint::check_all_used(const std::set<std::string, std::less<>>& ours
     const bool buffer = std::any_of(kBuffers.begin(), kBuffers.end(),
                                     [&, text = std::string_view(name)](auto end) { return text.ends_with(end); });
     const bool tied = model_.tied_head && name == "lm_head.weight";
-    if (!used.contains(stored.entry) && !buffer && !tied) unused.push_back(one_line(name));
+    if (!used.contains(stored.entry) && !buffer && !tied && !of_mtp_layer(name)) unused.push_back(one_line(name));
   }
   if (unused.empty()) return {};
   return fail(fmt::format("{}: {} tensors belong to no weight of a {} model with this config.json, '{}' first", folder_,

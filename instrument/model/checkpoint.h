@@ -100,6 +100,7 @@ class Checkpoint {
   Result<Source> source(std::string_view name) const;
   Result<WeightPlace> place_of(const Source& from, std::int64_t rows, std::int64_t columns) const;
   CheckpointFiles::Tensor find(std::string_view tensor) const;
+  bool of_mtp_layer(std::string_view tensor) const;
   /// The module whose quantized weight a tensor's name means; null where it is not quantized.
   const StoredModule* quantized(std::string_view tensor) const;
   Result<StoredWeight> stored(const StoredModule& module, const Source& from, std::int64_t rows,

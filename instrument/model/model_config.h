@@ -53,8 +53,10 @@ struct ModelConfig {
   bool router_bias = false;  ///< of the router's logits
   std::int64_t experts_per_token = 2;
   std::int64_t expert_width = 0;           ///< hidden channels of an expert; 0: mlp_width
-  std::int64_t shared_expert_width = 0;    ///< of an expert that every token has, gated; 0: there is none
+  std::int64_t shared_expert_width = 0;    ///< of an expert that every token has; 0: there is none
+  bool shared_expert_gate = true;          ///< its output is multiplied by a gate (Qwen2-MoE), or added (DeepSeek)
   std::vector<std::int64_t> dense_layers;  ///< layers without experts
+  std::int64_t mtp_layers = 0;             ///< of a checkpoint, behind the last: they predict further tokens; not run
   bool tied_head = false;                  ///< the head is the embedding's table
   std::string weights = "reference";
   std::string family;                    ///< of a checkpoint folder; empty: names of docs/weights.md
@@ -88,6 +90,7 @@ struct MoeConfig {
   bool bias = true;       ///< the router has a bias for the choice
   bool normalise = true;  ///< the chosen experts' weights add up to 1
   float eps = 0;
+  float scale = 1;  ///< on the chosen experts' weights
 };
 
 /// What the base of the rotary angles is stretched by: factor * served / trained - (factor - 1), which is negative

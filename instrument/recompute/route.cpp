@@ -115,6 +115,8 @@ bool predict_route(Values& values, const Op& op, const Tensor& out, const OpForm
   const auto actual = values.run().read(out, first, count);
   const Tensor* ids = chosen_ids(values.run(), op, out);
   const auto bias = bias_of(values.run(), op, logits.columns);
+  const auto* stated = op.get<RouteAttributes>();
+  const double scale = form.number != 0 ? form.number : stated != nullptr ? stated->scale.value_or(1) : 1;
   for (std::int64_t t = 0; t < count; ++t) {
     const std::vector<double> scores = scores_of(logits.row(t), logits.columns, form.variant);
     const bool biased = (form.variant & kBiased) != 0 && bias;
@@ -141,7 +143,7 @@ bool predict_route(Values& values, const Op& op, const Tensor& out, const OpForm
     for (const std::size_t expert : *chosen) sum += scores[expert];
     for (std::size_t i = 0; i < chosen->size(); ++i) {
       const auto at = static_cast<std::size_t>(t * out.channels) + places[i];
-      const double value = scores[(*chosen)[i]] / ((form.variant & kNormed) != 0 ? sum : 1);
+      const double value = scale * scores[(*chosen)[i]] / ((form.variant & kNormed) != 0 ? sum : 1);
       into.value[at] = static_cast<float>(value);
       into.bound[at] = static_cast<float>((1.01 * u + 4 * inner + 64 * kF32) * std::abs(value) + least_error(kept));
     }

@@ -194,7 +194,7 @@ std::vector<OpForm> ModelForms::clamped(std::vector<OpForm> forms) const {
 
 /// With what chooses the experts, should the dump not say which. A bias of the router may be in no dump either.
 std::vector<OpForm> ModelForms::routed(std::vector<OpForm> forms) const {
-  if (spec_.moe.bias) return forms;
+  if (spec_.moe.bias || spec_.moe.scale != 1) return forms;
   for (OpForm& form : forms) {
     form.top = spec_.model.experts_per_token;
     form.routed =
@@ -253,11 +253,13 @@ std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& o
       })));
     case OpKind::route: {
       const bool sigmoid = spec_.moe.score == kernels::RouterScore::sigmoid;
-      return some_of(healthy(), [&](const OpForm& form) {
+      std::vector<OpForm> forms = some_of(healthy(), [&](const OpForm& form) {
         const bool scored = (form.variant & kAsGiven) != 0;
         return ((form.variant & kNormed) != 0) == spec_.moe.normalise &&
                (scored || ((form.variant & kSigmoid) != 0) == sigmoid);
       });
+      for (OpForm& form : forms) form.number = double{spec_.moe.scale};
+      return forms;
     }
     default:
       return healthy();

@@ -7,7 +7,8 @@
 /// choice, ties to the lowest index; a NaN choice counts as -Inf. value = gate, or with choice_minus_bias the choice
 /// less the bias, one rounding more. With RouterScore::softmax_of_chosen (gpt-oss) the logits themselves choose, and
 /// value = exp(logit - that of the first chosen). total = value[0] + value[1] + ... from +0; weight = value / (total +
-/// eps), or value alone where `normalise` is off (Qwen2-MoE's norm_topk_prob). NaN: a chosen NaN logit makes all
+/// eps), or value alone where `normalise` is off (Qwen2-MoE's norm_topk_prob), and times `scale` (DeepSeek-V3's
+/// routed_scaling_factor). NaN: a chosen NaN logit makes all
 /// weights of its row NaN. Traps: choice - bias is not the gate. A gate below half an ulp of the bias leaves no trace
 /// in the choice: with biases of 11 to 35, as they drift in training, gates below 1e-6 all become 0, and the weights
 /// are 0/0 (vllm #47367, sglang #30989). An eps of 1e-20 gives zeros instead: the experts are then left out.
@@ -31,6 +32,7 @@ struct RouteArgs {
   RouterValue value = RouterValue::gate;
   bool normalise = true;
   float eps = 0.0F;
+  float scale = 1.0F;
 };
 
 inline Status check(const RouteArgs& args) {
@@ -152,7 +154,8 @@ struct Route {
       store_uniform(static_cast<std::int32_t*>(args.ids.data) + row * args.ids.stride + j,
                     static_cast<std::int32_t>(last.index));
     }
-    store(args.weights, row, 0, args.normalise ? values / splat_f32(total + args.eps) : values);
+    const F32 weights = args.normalise ? values / splat_f32(total + args.eps) : values;
+    store(args.weights, row, 0, args.scale == 1.0F ? weights : weights * splat_f32(args.scale));
   }
 };
 

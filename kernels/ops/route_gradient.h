@@ -6,6 +6,7 @@
 /// values, with sums over the chosen:
 ///   normalised   dvalue_j = (sum_i w_i (dw_j - dw_i) + r dw_j) / d, r = eps / d; c = r sum_i w_i dw_i
 ///   as they are  dvalue_j = dw_j; c = sum_i value_i dw_i
+/// where dw_j is dweights_j times `scale`, one rounding
 /// (quotient rule; differences of pairs, in which nothing cancels). Of the logits:
 ///   sigmoid            dlogit_j = dvalue_j (s(x) s(-x)), s = sigmoid
 ///   softmax            dlogit_j = value_j (dvalue_j - c), and -gate_e c of an expert e that was not chosen (Bridle
@@ -37,6 +38,7 @@ struct RouteGradientArgs {
   RouterValue value = RouterValue::gate;
   bool normalise = true;
   float eps = 0.0F;
+  float scale = 1.0F;
 };
 
 inline Status check(const RouteGradientArgs& args) {
@@ -99,13 +101,17 @@ struct RouteGradient {
     return exp(load(args.logits, row, first, -HUGE_VALF) - splat_f32(max));
   }
 
+  NANSCOPE_LANE F32 scaled(const Args& args, const F32& dweights) {
+    return args.scale == 1.0F ? dweights : dweights * splat_f32(args.scale);
+  }
+
   NANSCOPE_LANE Row row_of(const Args& args, std::int64_t token) {
     Row row{args,
             token,
             splat_mask(false),
             at_chosen(args, args.logits, token, token),
             splat_f32(0.0F),
-            load(args.dweights, token, 0, 0.0F),
+            scaled(args, load(args.dweights, token, 0, 0.0F)),
             0.0F,
             1.0F};
     for (std::int64_t j = 0; j < args.ids.columns; ++j) {

@@ -189,4 +189,26 @@ void read_experts(ConfigReader& config, ModelSpec& spec, std::int64_t chosen, bo
   }
 }
 
+void read_deepseek_experts(ConfigReader& config, ModelSpec& spec, const DeepseekDefaults& defaults) {
+  ModelConfig& model = spec.model;
+  spec.moe.score = kernels::RouterScore::sigmoid;
+  spec.moe.bias = true;
+  spec.moe.eps = 1e-20F;  // transformers/models/deepseek_v3/modeling_deepseek_v3.py
+  spec.moe.normalise = config.flag("norm_topk_prob", true);
+  spec.moe.scale = static_cast<float>(config.number("routed_scaling_factor", defaults.scale));
+  const std::int64_t experts = config.integer("n_routed_experts", defaults.experts, 1, 1024);
+  model.experts = config.integer("num_local_experts", experts, 1, 1024);
+  model.experts_per_token = config.integer("num_experts_per_tok", defaults.chosen, 1, 32);
+  model.expert_width = config.integer("moe_intermediate_size", defaults.width, 1);
+  model.shared_expert_width = config.integer("n_shared_experts", 1, 0, 64) * model.expert_width;
+  model.shared_expert_gate = false;
+  const std::int64_t dense = config.integer("first_k_dense_replace", defaults.dense, 0);
+  for (std::int64_t layer = 0; layer < std::min(dense, model.layers); ++layer) model.dense_layers.push_back(layer);
+  if (config.integer("n_group", 1, 1) != config.integer("topk_group", 1, 1)) {
+    config.reject("topk_group", "experts that are chosen by groups are not supported");
+  }
+  const std::int64_t older = config.integer("num_nextn_predict_layers", 0, 0, 64);
+  model.mtp_layers = config.integer("num_mtp_layers", older, 0, 64);
+}
+
 }  // namespace nanscope

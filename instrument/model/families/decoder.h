@@ -49,6 +49,18 @@ void read_optional_window(ConfigReader& config, ModelSpec& spec);
 /// Router by softmax, and which layers are dense (`decoder_sparse_step`, `mlp_only_layers`).
 void read_experts(ConfigReader& config, ModelSpec& spec, std::int64_t chosen, bool normalise);
 
+/// Values of keys of DeepSeek's mixtures that are missing.
+struct DeepseekDefaults {
+  std::int64_t experts = 256;
+  std::int64_t chosen = 8;
+  std::int64_t width = 2048;
+  double scale = 2.5;
+  std::int64_t dense = 3;  ///< layers without experts, from the first
+};
+/// DeepSeek-V3's mixture and those of its descendants: gates by sigmoid, a bias that only chooses, weights that add up
+/// to `routed_scaling_factor`, a shared expert without a gate. Groups of experts are refused.
+void read_deepseek_experts(ConfigReader& config, ModelSpec& spec, const DeepseekDefaults& defaults);
+
 inline constexpr WeightRule kDecoderGlobals[] = {
     {"embed", "model.embed_tokens"}, {"final_norm", "model.norm"}, {"lm_head", "lm_head"}};
 
@@ -60,5 +72,28 @@ inline constexpr WeightRule kStackedUp{
     .ours = "experts.up_proj", .theirs = "mlp.experts.gate_up_proj", .part = WeightPart::up, .stacked = true};
 inline constexpr WeightRule kStackedDown{
     .ours = "experts.down_proj", .theirs = "mlp.experts.down_proj", .stacked = true};
+
+/// Attention of Llama with norms on Q and K, and a mixture as DeepSeek-V3 has it.
+inline constexpr WeightRule kDeepseekMixtureParts[] = {{"attn_norm", "input_layernorm"},
+                                                       {"q_proj", "self_attn.q_proj"},
+                                                       {"k_proj", "self_attn.k_proj"},
+                                                       {"v_proj", "self_attn.v_proj"},
+                                                       {"o_proj", "self_attn.o_proj"},
+                                                       {"mlp_norm", "post_attention_layernorm"},
+                                                       {"q_norm", "self_attn.q_norm"},
+                                                       {"k_norm", "self_attn.k_norm"},
+                                                       {"gate_proj", "mlp.gate_proj"},
+                                                       {"up_proj", "mlp.up_proj"},
+                                                       {"down_proj", "mlp.down_proj"},
+                                                       {"router", "mlp.gate"},
+                                                       {"experts.gate_proj", "mlp.experts.{}.gate_proj"},
+                                                       {"experts.up_proj", "mlp.experts.{}.up_proj"},
+                                                       {"experts.down_proj", "mlp.experts.{}.down_proj"},
+                                                       kStackedGate,
+                                                       kStackedUp,
+                                                       kStackedDown,
+                                                       {"shared_expert.gate_proj", "mlp.shared_experts.gate_proj"},
+                                                       {"shared_expert.up_proj", "mlp.shared_experts.up_proj"},
+                                                       {"shared_expert.down_proj", "mlp.shared_experts.down_proj"}};
 
 }  // namespace nanscope

@@ -117,7 +117,8 @@ void route_gradient(Backward& backward, const TapedOp& op) {
                                              .score = config.moe.score,
                                              .value = config.moe.weights,
                                              .normalise = config.moe.normalise,
-                                             .eps = config.moe.eps});
+                                             .eps = config.moe.eps,
+                                             .scale = config.moe.scale});
   backward.at_rows();
   const ProbeTensor out = backward.output("dlogits", dlogits);
   const std::array inputs{ProbeInput{"dout", dweights.id, {}}, ProbeInput{"logits", logits, {}},

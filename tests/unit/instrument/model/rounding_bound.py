@@ -90,8 +90,9 @@ class Perturbed:
         self.at += 1
         if name == "topk":
             chosen = kwargs.get("k", args[1] if len(args) > 1 else None)
-            best = args[0].topk(chosen + 1, dim=-1).values
-            self.margins.append((best[..., chosen - 1] - best[..., chosen]).reshape(-1))
+            if chosen < args[0].shape[-1]:
+                best = args[0].topk(chosen + 1, dim=-1).values
+                self.margins.append((best[..., chosen - 1] - best[..., chosen]).reshape(-1))
         if not rounds:
             return out
         # Tables of cosines are made without gradients, which would leave their rounding out.
