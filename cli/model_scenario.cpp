@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "instrument/gguf/gguf_model.h"
+
 namespace nanscope::cli {
 
 namespace fs = std::filesystem;
@@ -37,13 +39,17 @@ Result<std::vector<std::int32_t>> token_ids(std::string_view list) {
 Result<scenarios::Scenario> scenario_of_model(const ModelPrompts& options) {
   std::error_code error;
   const fs::path folder = fs::absolute(options.model, error).lexically_normal();
-  if (!fs::is_directory(folder, error)) {
-    return fail(fmt::format("{}: expected a checkpoint's folder, with config.json and *.safetensors", options.model));
+  const auto gguf = gguf_of(folder);
+  if (!gguf) return tl::unexpected(gguf.error());
+  if (!*gguf && !fs::is_directory(folder, error)) {
+    return fail(fmt::format("{}: expected a checkpoint's folder, with config.json and *.safetensors, or a GGUF file",
+                            options.model));
   }
   scenarios::Scenario scenario;
-  scenario.path = folder / "config.json";
+  scenario.path = *gguf ? **gguf : folder / "config.json";
   scenario.has_file = false;
   scenario.name = (folder.filename().empty() ? folder.parent_path() : folder).filename().string();
+  if (folder.extension() == ".gguf") scenario.name = folder.stem().string();
   scenario.title = scenario.name;
   scenario.knobs.push_back({"model.weights", folder.string(), "--model"});
   for (const std::string& setting : options.settings) {

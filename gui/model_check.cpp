@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/system_reason.h"
+#include "instrument/gguf/gguf_model.h"
 #include "instrument/recompute/kernel_arithmetic.h"
 
 namespace nanscope::gui {
@@ -26,6 +27,7 @@ bool same(const OutputName& a, const OutputName& b) { return a.name == b.name &&
 bool looks_like_checkpoint(const std::filesystem::path& folder) {
   std::error_code ignored;
   const auto holds = [&](const char* name) { return std::filesystem::is_regular_file(folder / name, ignored); };
+  if (gguf_of(folder).value_or(std::nullopt)) return true;
   return holds("config.json") && (holds("model.safetensors") || holds("model.safetensors.index.json"));
 }
 

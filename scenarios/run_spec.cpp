@@ -13,6 +13,7 @@
 #include "instrument/engine/knobs.h"
 #include "instrument/engine/model_folder.h"
 #include "instrument/files/near_names.h"
+#include "instrument/gguf/gguf_model.h"
 #include "instrument/spectral/scale_file.h"
 #include "instrument/train/text_batches.h"
 
@@ -33,10 +34,12 @@ bool names_file(const KnobSetting& knob) {
   return knob.name == "model.weights" && knob.value != "reference" && knob.value != "random";
 }
 
-/// set_knob() with a proposal for a mistyped name. A folder of weights sets what its config.json says.
+/// set_knob() with a proposal for a mistyped name. A folder of weights, or a GGUF file, sets what it says of its model.
 Status set(EngineConfig& config, std::string_view name, std::string_view value) {
   std::error_code error;
-  if (name == "model.weights" && std::filesystem::is_directory(value, error)) return use_model_folder(config, value);
+  const bool folder = std::filesystem::is_directory(value, error);
+  if (name == "model.weights" && (folder || gguf_of(value).value_or(std::nullopt)))
+    return use_model_folder(config, value);
   if (find_knob(name)) return set_knob(config, name, value);
   std::vector<std::string> names;
   for (const Knob& knob : knobs()) names.push_back(knob.name);

@@ -14,6 +14,7 @@
 #include "instrument/dump/what_it_is.h"
 #include "instrument/files/file.h"
 #include "instrument/files/near_names.h"
+#include "instrument/gguf/gguf_model.h"
 #include "scenarios/library.h"
 #include "scenarios/open_run.h"
 #include "scenarios/scenario.h"
@@ -171,7 +172,7 @@ bool takes_it(Takes takes, TargetKind kind) {
 
 bool is_checkpoint(const fs::path& folder) {
   std::error_code error;
-  return fs::exists(folder / "config.json", error);
+  return fs::exists(folder / "config.json", error) || gguf_of(folder).value_or(std::nullopt);
 }
 
 TargetKind kind_of(const std::string& path) {

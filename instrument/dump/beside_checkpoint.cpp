@@ -11,6 +11,7 @@
 #include "instrument/dump/containers/decoded.h"
 #include "instrument/dump/containers/joined.h"
 #include "instrument/dump/open_dump.h"
+#include "instrument/gguf/gguf_model.h"
 
 /// A checkpoint beside a dump: its weights are those that the ops of the dump are fed with.
 namespace nanscope {
@@ -67,7 +68,9 @@ Status OpenDump::add_checkpoint(const std::filesystem::path& folder, std::vector
     return fail(root_.string() + ": a flight recorder wrote it (" + findings_.sparse +
                 "), which keeps too few tensors to compare them with a checkpoint: give one of the steps behind the "
                 "fault, which are whole, or leave the checkpoint out");
-  Result<DumpListing> listing = list_dump(folder, true);
+  const auto gguf = gguf_of(folder);
+  if (!gguf) return tl::unexpected(gguf.error());
+  Result<DumpListing> listing = list_dump(*gguf ? **gguf : folder, true);
   if (!listing) return tl::unexpected(listing.error());
   first_of_checkpoint_ = sources_.size();
   if (!merged.empty()) {
@@ -84,7 +87,7 @@ Status OpenDump::add_checkpoint(const std::filesystem::path& folder, std::vector
   const bool sharded = std::any_of(listing->files.begin(), listing->files.end(),
                                    [](const DumpFile& file) { return file.shown == "model.safetensors.index.json"; });
   for (DumpFile& file : listing->files) {
-    const bool read = sharded ? file.shown == "model.safetensors.index.json" : file.shown == "model.safetensors";
+    const bool read = *gguf || file.shown == (sharded ? "model.safetensors.index.json" : "model.safetensors");
     if (!read) continue;
     file.shown = "checkpoint/" + file.shown;
     follow_links_ = true;  // the hub keeps its files elsewhere

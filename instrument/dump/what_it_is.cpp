@@ -19,7 +19,6 @@ struct Magic {
 };
 
 constexpr std::array kMagic = {
-    Magic{"GGUF", "a checkpoint in GGUF, not a dump; nanscope reads no GGUF: give the safetensors that it was made of"},
     Magic{"\x89HDF\r\n", "a file of HDF5, which nanscope does not read: save the arrays with numpy.savez"},
     Magic{"\x1f\x8b", "compressed by gzip: extract it and give the folder or file"},
     Magic{"BZh", "compressed by bzip2: extract it and give the folder or file"},

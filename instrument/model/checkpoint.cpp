@@ -227,7 +227,8 @@ Result<std::string> Checkpoint::module_of(std::string_view name) const {
 }
 
 Result<WeightPlace> Checkpoint::place_of(const Source& from, std::int64_t rows, std::int64_t columns) const {
-  const auto [file, entry] = find(from.tensor);
+  const CheckpointFiles::Tensor tensor = find(from.tensor);
+  const SafetensorsEntry* entry = tensor.entry;
   if (entry == nullptr) return fail(fmt::format("{}: no tensor '{}'", folder_, from.tensor));
   const WeightRule& rule = from.rule;
   // Of a vector, what are rows of its matrix are its elements.
@@ -236,8 +237,8 @@ Result<WeightPlace> Checkpoint::place_of(const Source& from, std::int64_t rows, 
   const std::vector<std::int64_t> shape = stored_shape(rule, model_, slice.total, columns, vector);
   // A Linear with one output keeps its two dimensions.
   if (entry->shape != shape && !(vector && entry->shape == std::vector<std::int64_t>{1, slice.total})) {
-    return fail(fmt::format("{} has shape [{}], expected [{}]", CheckpointFiles::Tensor{file, entry}.where(),
-                            fmt::join(entry->shape, ","), fmt::join(shape, ",")));
+    return fail(fmt::format("{} has shape [{}], expected [{}]", tensor.where(), fmt::join(entry->shape, ","),
+                            fmt::join(shape, ",")));
   }
   const bool flipped = rule.transposed && !vector;
   const std::int64_t row_size = vector ? 1 : columns;
@@ -255,6 +256,8 @@ Result<WeightPlace> Checkpoint::place(std::string_view name, std::int64_t rows, 
   if (quantized(from->tensor) != nullptr) {
     return fail(fmt::format("{}: the weight '{}' is quantized, and can be read alone", folder_, from->tensor));
   }
+  if (find(from->tensor).gguf != nullptr)
+    return fail(fmt::format("{}: the weight '{}' lies in a GGUF file, and can be read alone", folder_, from->tensor));
   return place_of(*from, rows, columns);
 }
 
@@ -268,21 +271,23 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
   }
   const Result<WeightPlace> place = place_of(*from, rows, columns);
   if (!place) return tl::unexpected(place.error());
-  const auto [file, entry] = find(from->tensor);
-  const std::string where = CheckpointFiles::Tensor{file, entry}.where();
+  const CheckpointFiles::Tensor tensor = find(from->tensor);
+  const SafetensorsEntry* entry = tensor.entry;
+  const std::string where = tensor.where();
   if (!entry->format || !runs(*entry->format)) {
     const bool code = entry->format && info(*entry->format).bits == 8;
     return fail(fmt::format("{} is {}{}; weights in F32, BF16 and F16 are run, and codes with a scale beside them",
                             where, one_line(entry->dtype), code ? " without a scale" : ""));
   }
   const std::size_t element = info(*entry->format).storage_bytes();
+  const CheckpointFiles::Held held = tensor.held();
   WeightData data{.format = *entry->format,
-                  .data = file->content.bytes(*entry).data(),
+                  .data = held.bytes.data(),
                   .rows = rows,
                   .columns = columns,
                   .stride = columns,
-                  .owner = std::shared_ptr<const void>(),
-                  .mapped = true};
+                  .owner = held.owner,
+                  .mapped = held.owner == nullptr};
   data.data += static_cast<std::size_t>(place->first) * element;
   if (place->next_column != 1 || (rows > 1 && place->next_row != columns)) {
     const auto copy = gathered(data.data, element, rows, columns, place->next_row, place->next_column);

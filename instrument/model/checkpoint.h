@@ -55,9 +55,9 @@ struct InputScale {
 };
 
 /// The weights of a Hugging Face checkpoint folder: model.safetensors, or the files that model.safetensors.index.json
-/// names. All files are mapped; a weight is a view of them in its own dtype, unless it is stored the other way round,
-/// in turns with another, with an offset, or quantized, which make a copy: codes times scales in f32. stored() gives
-/// the codes and scales.
+/// names; or those of a GGUF file. All files are mapped; a weight is a view of them in its own dtype, unless it is
+/// stored the other way round, in turns with another, with an offset, in another order, or quantized, which make a
+/// copy: codes times scales in f32. stored() gives the codes and scales of safetensors.
 class Checkpoint {
  public:
   /// Errors: no such files, an index that names files outside of the folder or files that are not there, a damaged

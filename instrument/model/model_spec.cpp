@@ -9,6 +9,7 @@
 #include "core/parse_json.h"
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
+#include "instrument/gguf/gguf_model.h"
 #include "instrument/model/family.h"
 #include "instrument/quantized/product_inputs.h"
 #include "instrument/quantized/quantization_config.h"
@@ -133,7 +134,24 @@ Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& fil
   return spec;
 }
 
+namespace {
+
+Result<ModelSpec> read_gguf_spec(const std::filesystem::path& path) {
+  const auto model = GgufModel::open(path);
+  if (!model) return tl::unexpected(model.error());
+  const auto config = (*model)->config();
+  if (!config) return tl::unexpected(config.error());
+  Result<ModelSpec> spec = parse_model_spec(*config, path.string());
+  if (spec) spec->model.weights = path.lexically_normal().string();
+  return spec;
+}
+
+}  // namespace
+
 Result<ModelSpec> read_model_spec(const std::filesystem::path& folder) {
+  const auto gguf = gguf_of(folder);
+  if (!gguf) return tl::unexpected(gguf.error());
+  if (*gguf) return read_gguf_spec(**gguf);
   const std::filesystem::path path = folder / "config.json";
   const auto bytes = read_file(path, kMostConfig);
   if (!bytes) return tl::unexpected(bytes.error());

@@ -24,7 +24,8 @@ struct ModelSpec {
   std::optional<Format> kv_format;  ///< of the cache; not given: that of activations
 };
 
-/// Reads the config.json of a Hugging Face checkpoint folder. `model.weights` is the folder, `model.tokenizer` its
+/// Reads the config.json of a Hugging Face checkpoint folder, or what a GGUF file says in its place; of that,
+/// activations are f32, and there is no tokenizer. `model.weights` is the folder or the file, `model.tokenizer` its
 /// tokenizer.json if there is one. Errors are one line with the file and the key: a family that is not known, a key
 /// that is missing, has another type, is out of range, or says something that the engine does not do.
 Result<ModelSpec> read_model_spec(const std::filesystem::path& folder);

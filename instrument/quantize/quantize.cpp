@@ -22,6 +22,7 @@
 #include "core/text/safe_text.h"
 #include "core/threads/parallel.h"
 #include "instrument/files/file.h"
+#include "instrument/gguf/gguf_model.h"
 #include "instrument/quantize/encode_weight.h"
 #include "instrument/quantize/plan.h"
 #include "instrument/quantized/quantization_config.h"
@@ -240,7 +241,7 @@ class Quantizer {
       for (SafetensorsSpec& spec : stored_as(options_, weight->second)) specs.push_back(std::move(spec));
     }
     const auto layout =
-        lay_out_safetensors(std::move(specs), files_.find(names.front()).file->content.header().metadata);
+        lay_out_safetensors(std::move(specs), files_.find(names.front()).file->content->header().metadata);
     if (!layout) return tl::unexpected(layout.error());
     return write_shard(shard, names, *layout);
   }
@@ -458,6 +459,9 @@ double QuantizeReport::predicted_error() const {
 }
 
 Result<QuantizeReport> quantize_checkpoint(const fs::path& from, const fs::path& to, const QuantizeOptions& options) {
+  const auto gguf = gguf_of(from);
+  if (!gguf) return tl::unexpected(gguf.error());
+  if (*gguf) return fail((*gguf)->string() + ": is a GGUF file: give the safetensors that it was made from");
   const auto config = read_quantization_config(from);
   if (!config) return tl::unexpected(config.error());
   if (config->method != QuantMethod::none) {

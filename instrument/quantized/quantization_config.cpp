@@ -11,6 +11,7 @@
 #include "core/parse_json.h"
 #include "core/text/safe_text.h"
 #include "instrument/files/file.h"
+#include "instrument/gguf/gguf_model.h"
 #include "instrument/model/config_reader.h"
 
 namespace nanscope {
@@ -215,6 +216,9 @@ Result<QuantizationConfig> parse_quantization_config(std::string_view config, co
 }
 
 Result<QuantizationConfig> read_quantization_config(const std::filesystem::path& folder) {
+  const auto gguf = gguf_of(folder);
+  if (!gguf) return tl::unexpected(gguf.error());
+  if (*gguf) return QuantizationConfig();
   const std::filesystem::path path = folder / "config.json";
   const auto bytes = read_file(path, kMostConfig);
   if (!bytes) return tl::unexpected(bytes.error());

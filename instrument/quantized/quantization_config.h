@@ -75,7 +75,8 @@ struct QuantizationConfig {
 /// "compressed-tensors, fbgemm_fp8, ...": the values of quant_method that are one of QuantMethod.
 std::string quant_method_names();
 
-/// Of a checkpoint folder. Errors: config.json is not there, no JSON, or has a key of the wrong type.
+/// Of a checkpoint folder; of a GGUF file, whose tensors say how they are stored, none. Errors: config.json is not
+/// there, no JSON, or has a key of the wrong type.
 Result<QuantizationConfig> read_quantization_config(const std::filesystem::path& folder);
 
 /// The same of the texts of the two files, the second of which may be empty; `file` is what errors call the first.

@@ -137,7 +137,7 @@ Status set_global(const StoredModule& module, StoredMatrix& out) {
 
 /// torchao says in the file's metadata what a tensor is; scales in tiles of 128 x 4 look like any other.
 Status check_layout(const StoredModule& module, const CheckpointFiles::Tensor& scale) {
-  const auto& metadata = scale.file->content.header().metadata;
+  const auto& metadata = scale.file->content->header().metadata;
   const auto said = metadata.find(module.path + ".weight");
   if (said == metadata.end() || said->second.find("\"is_swizzled_scales\": true") == std::string::npos) return {};
   return fail(fmt::format("'{}' is stored in tiles of 128 x 4, which are not read", one_line(scale.entry->name)));

@@ -26,12 +26,24 @@ bool is_plain_name(std::string_view name) {
 
 }  // namespace
 
+CheckpointFiles::Held CheckpointFiles::Tensor::held() const {
+  if (gguf == nullptr || gguf->as_stored()) return {bytes(), nullptr};
+  const auto made = std::make_shared<std::vector<std::byte>>(gguf->values());
+  return {*made, made};
+}
+
 std::string CheckpointFiles::Tensor::where() const {
   return fmt::format("{}: tensor '{}'", file->path.string(), one_line(entry->name));
 }
 
 Result<CheckpointFiles> CheckpointFiles::open(const fs::path& folder) {
   CheckpointFiles files;
+  const auto gguf = gguf_of(folder);
+  if (!gguf) return tl::unexpected(gguf.error());
+  if (*gguf) {
+    if (Status added = files.add_gguf(**gguf); !added) return tl::unexpected(added.error());
+    return files;
+  }
   const fs::path whole = folder / "model.safetensors";
   const fs::path index = folder / "model.safetensors.index.json";
   std::error_code error;
@@ -76,7 +88,7 @@ Status CheckpointFiles::add(const fs::path& path, const std::set<std::string, st
   if (!content) return tl::unexpected(content.error());
   files_.push_back(std::make_unique<File>(File{path, std::move(*content)}));
   const File& file = *files_.back();
-  for (const SafetensorsEntry& entry : file.content.entries()) {
+  for (const SafetensorsEntry& entry : file.content->entries()) {
     if (expected != nullptr && !expected->contains(entry.name)) continue;
     if (!tensors_.emplace(entry.name, Tensor{&file, &entry}).second) {
       return fail(fmt::format("{}: tensor '{}' lies in another file too", path.string(), one_line(entry.name)));
@@ -91,14 +103,43 @@ Status CheckpointFiles::add(const fs::path& path, const std::set<std::string, st
   return {};
 }
 
+Status CheckpointFiles::add_gguf(const fs::path& path) {
+  auto model = GgufModel::open(path);
+  if (!model) return tl::unexpected(model.error());
+  gguf_ = std::move(*model);
+  if (!gguf_->undecoded().empty()) {
+    const GgufTensor& first = *gguf_->undecoded().front();
+    return fail(fmt::format("{}: tensor '{}' is of {}, which is not decoded", path.string(), one_line(first.name),
+                            first.type_name()));
+  }
+  std::map<const GgufFile*, const File*> files;
+  for (const auto& part : gguf_->parts()) {
+    files_.push_back(std::make_unique<File>(File{part->path, std::nullopt}));
+    files[&part->file] = files_.back().get();
+  }
+  for (const GgufWeight& weight : gguf_->weights()) {
+    auto entry = std::make_unique<SafetensorsEntry>();
+    entry->name = weight.name;
+    entry->dtype = weight.tensor->type_name();
+    entry->format = weight.format;
+    entry->shape = weight.shape;
+    entry->end = weight.end - weight.begin;
+    if (!tensors_.emplace(weight.name, Tensor{files[weight.file], entry.get(), &weight}).second)
+      return fail(fmt::format("{}: two tensors are '{}'", path.string(), one_line(weight.name)));
+    made_.push_back(std::move(entry));
+  }
+  return {};
+}
+
 CheckpointFiles::Tensor CheckpointFiles::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? Tensor{} : found->second;
 }
 
 Status CheckpointFiles::check_unchanged() const {
+  if (gguf_ != nullptr) return gguf_->check();
   for (const auto& file : files_) {
-    if (Status same = file->content.check(); !same) return same;
+    if (Status same = file->content->check(); !same) return same;
   }
   return {};
 }

@@ -143,7 +143,7 @@ std::string refusal(const std::string& file, const std::string& content) {
 }
 
 TEST(WhatItIs, IsSaidOfWhatIsNoDump) {
-  EXPECT_THAT(refusal("m.gguf", "GGUF\x03"), HasSubstr("m.gguf: is a checkpoint in GGUF"));
+  EXPECT_THAT(refusal("m.gguf", "GGUF\x03"), HasSubstr("m.gguf: offset 0: not a GGUF file"));
   EXPECT_THAT(refusal("x.pkl", "\x80\x04]\x94."), HasSubstr("x.pkl: is a pickle of Python objects"));
   EXPECT_THAT(refusal("x.pkl", "\x80\x02]q."), HasSubstr("x.pkl: is a pickle of Python objects"));
   EXPECT_THAT(refusal("x.html", "<!DOCTYPE html><html>"), HasSubstr("is a page of HTML"));
