@@ -37,9 +37,9 @@ std::vector<float> values_of(const Container& container, std::size_t tensor) {
   return values;
 }
 
-/// A block of Q8_0 under a scale of 2, whose codes count from 0.
-std::vector<std::byte> counted_block() {
-  std::vector<std::byte> block = {std::byte{0}, std::byte{0x40}};
+/// A block of Q8_0 under a scale of 2 or 4, whose codes count from 0.
+std::vector<std::byte> counted_block(int scale) {
+  std::vector<std::byte> block = {std::byte{0}, scale == 2 ? std::byte{0x40} : std::byte{0x44}};
   for (int i = 0; i < 32; ++i) block.push_back(static_cast<std::byte>(i));
   return block;
 }
@@ -49,12 +49,13 @@ TEST(GgufContainers, HoldWeightsUnderTheirOriginalNames) {
   Builder file;
   file.text("general.architecture", "llama").u32("llama.attention.head_count", 1).u32("llama.block_count", 1);
   file.floats("blk.0.attn_k.weight", {1, 4}, {0, 2, 1, 3}).floats("blk.0.attn_v.weight", {1, 4}, {0, 2, 1, 3});
-  file.tensors.push_back({"blk.0.ffn_up.weight", {32}, 8, counted_block()});
+  file.tensors.push_back({"blk.0.ffn_up.weight", {32}, 8, counted_block(2)});
+  file.tensors.push_back({"blk.1.ffn_up.weight", {32}, 8, counted_block(4)});
   file.tensors.push_back({"other", {4}, 41, std::vector<std::byte>(4)});
   const auto container = opened(folder, file);
   ASSERT_TRUE(container) << container.error().message;
   const auto tensors = (*container)->tensors();
-  ASSERT_EQ(tensors.size(), 3U);
+  ASSERT_EQ(tensors.size(), 4U);
   EXPECT_EQ(tensors[0].key, "model.layers.0.self_attn.k_proj.weight");
   EXPECT_FALSE(tensors[0].decoded);
   EXPECT_THAT(values_of(**container, 0), ElementsAre(0, 1, 2, 3));
@@ -62,7 +63,14 @@ TEST(GgufContainers, HoldWeightsUnderTheirOriginalNames) {
   EXPECT_EQ(tensors[2].key, "model.layers.0.mlp.up_proj.weight");
   EXPECT_TRUE(tensors[2].decoded);
   EXPECT_EQ(tensors[2].dtype->name, "f32");
-  for (int again = 0; again < 2; ++again) EXPECT_EQ(values_of(**container, 2)[31], 62);
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(values_of(**container, 2)[31], 62);
+    EXPECT_EQ(values_of(**container, 3)[31], 124);
+  }
+  // What was decoded is kept: a product asks for its weight once a row.
+  const auto first = (*container)->bytes(2);
+  const auto between = (*container)->bytes(3);
+  EXPECT_EQ(first->bytes.data(), (*container)->bytes(2)->bytes.data());
   ASSERT_EQ((*container)->skipped().size(), 1U);
   EXPECT_EQ((*container)->skipped()[0].reason, "type 41 is not decoded");
   EXPECT_EQ((*container)->metadata().at("general.architecture"), "llama");
