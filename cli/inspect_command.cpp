@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -7,7 +8,10 @@
 #include "cli/command.h"
 #include "cli/open_target.h"
 #include "cli/progress.h"
+#include "instrument/gguf/gguf_model.h"
+#include "instrument/inspect/gguf_census.h"
 #include "instrument/inspect/inspection.h"
+#include "scenarios/report/gguf_report.h"
 #include "scenarios/report/inspect_report.h"
 
 namespace nanscope::cli {
@@ -21,9 +25,28 @@ struct InspectArguments {
   bool all = false;
   bool json = false;
   bool progress = false;
+  std::string of_loaders;  ///< the first option that was given of those that GGUF has no use for
 };
 
+int inspect_gguf(const std::filesystem::path& file, const InspectArguments& arguments, const Interrupt& interrupt) {
+  if (!arguments.of_loaders.empty())
+    return failed({fmt::format("{}: is a GGUF file: {} is for safetensors", file.string(), arguments.of_loaders)},
+                  interrupt);
+  ProgressLine line("tensors", arguments.progress);
+  const auto made =
+      census_of_gguf(file, {.stop = interrupt.token(), .progress = [&line](std::size_t done, std::size_t total) {
+                              line.show(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "inspected");
+                            }});
+  line.clear();
+  if (!made) return failed(made.error(), interrupt);
+  print(arguments.json ? report::gguf_json(*made) : report::gguf_text(*made, arguments.all, output_terminal()));
+  return made->bad() > 0 ? kFound : kClean;
+}
+
 int inspect(const InspectArguments& arguments, const Interrupt& interrupt) {
+  const auto gguf = gguf_of(arguments.checkpoint);
+  if (!gguf) return failed(gguf.error(), interrupt);
+  if (*gguf) return inspect_gguf(**gguf, arguments, interrupt);
   ProgressLine line("modules", arguments.progress);
   InspectOptions options;
   options.loader = find_loader(arguments.loader);
@@ -45,7 +68,9 @@ int inspect(const InspectArguments& arguments, const Interrupt& interrupt) {
 void add_inspect_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<InspectArguments>();
   CLI::App* command = app.add_subcommand("inspect", "Report what a loader does with a checkpoint's tensors");
-  command->add_option("CHECKPOINT", arguments->checkpoint, "A folder with config.json and *.safetensors")->required();
+  command
+      ->add_option("CHECKPOINT", arguments->checkpoint, "A folder with config.json and *.safetensors, or a GGUF file")
+      ->required();
   std::vector<std::string> names;
   for (const Loader* loader : loaders()) names.emplace_back(loader->name);
   command->add_option("--as", arguments->loader, "The loader whose rules apply")
@@ -74,14 +99,23 @@ void add_inspect_command(CLI::App& app, Action& action) {
       "misnamed, "
       "not finite, inverted or replaced. It reports the weights that the loader changes, and by how much.\n"
       "\n"
+      "Of a GGUF file it reports the types, the bits a weight, and scales that are NaN, Inf or 0. --as, --rows and "
+      "--kv-cache-dtype do not apply.\n"
+      "\n"
       "Examples:\n"
       "  nanscope inspect ~/models/Qwen3-8B-FP8\n"
       "  nanscope inspect ~/models/Qwen3-8B-NVFP4 --as sglang --all\n"
       "  nanscope inspect ~/models/Qwen3-8B-FP8 --as transformers --json\n"
+      "  nanscope inspect ~/models/Qwen3-8B-Q4_K_M.gguf\n"
       "\n"
-      "Exit codes: 0 only notes, 1 a warning or an error, 2 bad usage or an unreadable checkpoint, 130 interrupted.");
-  command->callback(
-      [arguments, &action] { action = [arguments](Interrupt& interrupt) { return inspect(*arguments, interrupt); }; });
+      "Exit codes: 0 only notes, 1 a warning, an error, or a scale that is NaN or Inf, 2 bad usage or an unreadable "
+      "checkpoint, 130 interrupted.");
+  command->callback([arguments, command, &action] {
+    for (const char* option : {"--as", "--rows", "--kv-cache-dtype"}) {
+      if (command->count(option) > 0 && arguments->of_loaders.empty()) arguments->of_loaders = option;
+    }
+    action = [arguments](Interrupt& interrupt) { return inspect(*arguments, interrupt); };
+  });
 }
 
 }  // namespace nanscope::cli

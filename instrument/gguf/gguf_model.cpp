@@ -11,7 +11,6 @@
 
 #include "core/numbers/format_table.h"
 #include "core/text/safe_text.h"
-#include "instrument/gguf/config.h"
 
 namespace nanscope {
 namespace {
@@ -150,7 +149,7 @@ std::int64_t GgufModel::heads_of(GgufChange change) const {
 }
 
 Status GgufModel::add_weights() {
-  const std::string_view type = model_type_of(parts_.front()->file.header());
+  const std::string_view type = model_type();
   std::set<std::string, std::less<>> names;
   for (const auto& part : parts_) {
     for (const GgufTensor& tensor : part->file.header().tensors) {
@@ -217,7 +216,7 @@ std::vector<float> GgufModel::small_tensor(std::string_view name) const {
 }
 
 Result<std::string> GgufModel::config() const {
-  GgufHeader whole = parts_.front()->file.header();
+  GgufHeader whole = header();
   for (std::size_t i = 1; i < parts_.size(); ++i) {
     const auto& more = parts_[i]->file.header().tensors;
     whole.tensors.insert(whole.tensors.end(), more.begin(), more.end());

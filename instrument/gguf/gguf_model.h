@@ -9,6 +9,7 @@
 
 #include "core/numbers/format.h"
 #include "core/result.h"
+#include "instrument/gguf/config.h"
 #include "instrument/gguf/gguf_file.h"
 #include "instrument/gguf/names.h"
 
@@ -50,6 +51,8 @@ class GgufModel {
   std::span<const std::unique_ptr<Part>> parts() const { return parts_; }
   /// Tensors of types that are not decoded, which weights() does not have.
   std::span<const GgufTensor* const> undecoded() const { return undecoded_; }
+  /// As config.json has it; empty where the architecture is not known.
+  std::string_view model_type() const { return model_type_of(header()); }
   /// As text; see config_of_gguf(). Errors are one line with the file.
   Result<std::string> config() const;
   Status check() const;
@@ -60,6 +63,7 @@ class GgufModel {
   Status add_parts(const std::filesystem::path& first);
   Status add_weights();
   Status add_weight(const Part& part, const GgufTensor& tensor, std::string_view model_type);
+  const GgufHeader& header() const { return parts_.front()->file.header(); }
   std::vector<float> small_tensor(std::string_view name) const;
   /// Of query heads or of key heads; 0: not stated.
   std::int64_t heads_of(GgufChange change) const;

@@ -164,8 +164,11 @@ async def bits(value: str, number_format: str = "", answer: Answer = "text") -> 
 
 
 @server.tool()
-async def inspect(checkpoint: str, loader: str = "vllm", answer: Answer = "text") -> str:
-    """Predicts how a loader (vllm, transformers, sglang) treats a quantized checkpoint's tensors and scales."""
+async def inspect(checkpoint: str, loader: str = "", answer: Answer = "text") -> str:
+    """Predicts how a loader (vllm, transformers, sglang) treats a quantized checkpoint's tensors and scales.
+
+    loader: empty is vllm. A GGUF file has none: its types and its bad scales are counted.
+    """
     flags, is_json = _flags(answer, ["--json"])
     return await _run("inspect", [*_options(as_=loader), *([] if answer == "brief" else flags)], [checkpoint], is_json)
 
