@@ -5,6 +5,7 @@ which versions it was made. Needs nothing but Python.
 """
 
 import json
+import math
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "..", "golden", "verify")
 CHECKPOINTS = os.path.join(HERE, "..", "unit", "instrument", "model", "checkpoints")
 QUANTIZED = os.path.join(HERE, "..", "unit", "instrument", "quantized", "checkpoints")
+HEAD = 8  # channels of a head, of all tiny checkpoints
 NANSCOPE = ""
 
 
@@ -103,6 +105,65 @@ def fused(source, target):
     write_tensors(tensors, target)
 
 
+def in_pairs(source, target, spoilt=None):
+    """The projections of a step's attention, with the channels of each head of Q and K in pairs, as llama.cpp has them.
+
+    spoilt: of this tensor, the first channels of all rows are 0."""
+    tensors = {}
+    for name, (dtype, shape, data) in read_tensors(source).items():
+        if not re.search(r"self_attn\.[qkv]_proj\.(in|out)put$", name):
+            continue
+        if re.search(r"[qk]_proj\.output$", name):
+            order = [head + half * HEAD // 2 + i for head in range(0, shape[-1], HEAD) for i in range(HEAD // 2) for half in (0, 1)]
+            row = len(data) // shape[1]
+            size = row // shape[-1]
+            lines = [data[at:at + row] for at in range(0, len(data), row)]
+            data = b"".join(line[size * i:size * (i + 1)] for line in lines for i in order)
+            if name == spoilt:
+                data = b"".join(bytes(4 * size) + data[at + 4 * size:at + row] for at in range(0, len(data), row))
+        tensors[name] = (dtype, shape, data)
+    write_tensors(tensors, target)
+
+
+def gguf_of(checkpoint, target):
+    """The tiny Phi-3 as a GGUF file: names, keys and values as the format's description has them."""
+    with open(os.path.join(checkpoint, "config.json")) as file:
+        config = json.load(file)
+    rope = config["rope_parameters"]
+    head = config["hidden_size"] // config["num_attention_heads"]
+    scale = config["max_position_embeddings"] / rope["original_max_position_embeddings"]
+    amplitude = math.sqrt(1 + math.log(scale) / math.log(rope["original_max_position_embeddings"]))
+    text = lambda value: struct.pack("<Q", len(value)) + value.encode()
+    keys = {"general.architecture": (8, text("phi3"))}
+    for key, value in {"block_count": config["num_hidden_layers"], "embedding_length": config["hidden_size"],
+                       "feed_forward_length": config["intermediate_size"], "attention.head_count": config["num_attention_heads"],
+                       "attention.head_count_kv": config["num_key_value_heads"], "attention.key_length": head,
+                       "context_length": config["max_position_embeddings"],
+                       "rope.dimension_count": int(head * rope["partial_rotary_factor"]),
+                       "rope.scaling.original_context_length": rope["original_max_position_embeddings"]}.items():
+        keys["phi3." + key] = (4, struct.pack("<I", value))
+    for key, value in {"attention.layer_norm_rms_epsilon": config["rms_norm_eps"], "rope.freq_base": rope["rope_theta"],
+                       "rope.scaling.attn_factor": amplitude}.items():
+        keys["phi3." + key] = (6, struct.pack("<f", value))
+    tensors = {f"rope_factors_{which}.weight": (0, [len(rope[which + "_factor"])], struct.pack(f"<{len(rope[which + '_factor'])}f", *rope[which + "_factor"]))
+               for which in ("long", "short")}
+    parts = [("model.layers.", "blk."), ("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output"),
+             ("input_layernorm", "attn_norm"), ("post_attention_layernorm", "ffn_norm"), ("self_attn.qkv_proj", "attn_qkv"),
+             ("self_attn.o_proj", "attn_output"), ("mlp.gate_up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down")]
+    for name, (dtype, shape, data) in read_tensors(os.path.join(checkpoint, "model.safetensors")).items():
+        for ours, theirs in parts:
+            name = name.replace(ours, theirs)
+        tensors[name] = ({"F32": 0, "F16": 1, "BF16": 30}[dtype], shape[::-1], data)
+    listed, data = b"", b""
+    for name, (kind, shape, values) in tensors.items():
+        listed += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, len(data))
+        data += values + bytes(-len(values) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
+    head += b"".join(text(key) + struct.pack("<I", kind) + value for key, (kind, value) in keys.items()) + listed
+    with open(target, "wb") as file:
+        file.write(head + bytes(-len(head) % 32) + data)
+
+
 def renamed(source, target, names):
     """Some of a step's tensors, under other names."""
     with open(source, "rb") as file:
@@ -169,6 +230,32 @@ class Verdicts(unittest.TestCase):
             run = verify(folder, model_of(name), "--json")
             self.assertEqual(json.loads(run.stdout)["off"], 0, run.stdout)
             self.assertIn(run.returncode, (0, 3))
+
+    def test_queries_and_keys_in_the_order_of_llama_cpp_accuse_nobody(self):
+        name = "healthy-mixtral-bf16"
+        step = os.path.join(GOLDEN, name, "dump", "step_00000", "tensors.safetensors")
+        spoilt = "model.layers.1.self_attn.k_proj.output"
+        for wrong in (None, spoilt):
+            with self.subTest(wrong), tempfile.TemporaryDirectory() as folder:
+                in_pairs(step, os.path.join(folder, "dump", "step_00000", "tensors.safetensors"), wrong)
+                said = json.loads(verify(os.path.join(folder, "dump"), model_of(name), "--json").stdout)
+                in_order = [one["tensor"] for one in said["not_checked"] if "as llama.cpp orders them" in one["reason"]]
+                self.assertEqual(len(in_order), 4 if wrong is None else 3, said["not_checked"])
+                self.assertEqual([one["tensor"] for one in said["outputs"] if one["off"]],
+                                 [] if wrong is None else ["step_00000/" + spoilt])
+
+    def test_a_gguf_file_is_a_model(self):
+        name = "healthy-phi3-f16"
+        wanted = answer(name)[1]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "m.gguf")
+            gguf_of(model_of(name), path)
+            for model in (path, folder):
+                said = json.loads(verify(os.path.join(GOLDEN, name, "dump"), model, "--json").stdout)
+                for key in ("verdict", "off", "checked", "elements", "explained", "coverage"):
+                    self.assertEqual(said[key], wanted[key], key)
+                self.assertIsNone(said["free_run"]["leaves_at"])
+                self.assertEqual(said["free_run"]["why_not"], "")
 
     def test_a_fault_shows_in_the_free_run_from_its_layer_on(self):
         said = answer("fault-experts-swapped")[1]["free_run"]
