@@ -187,7 +187,7 @@ void add_run_command(CLI::App& app, Action& action) {
                       "Scenario files, folders of scenario files, or names from the library");
   command
       ->add_option("--model", options->model,
-                   "Run a Hugging Face checkpoint instead: a folder with config.json and *.safetensors")
+                   "Run a checkpoint instead: a folder with config.json and *.safetensors, or a GGUF file")
       ->type_name("DIR");
   command->add_option("-p,--prompt", options->prompts, "Text of a request; repeatable, once per request")
       ->type_name("PROMPT")

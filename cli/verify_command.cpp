@@ -201,7 +201,9 @@ void add_verify_command(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<VerifyArguments>();
   CLI::App* command = app.add_subcommand("verify", "Check a dump against its checkpoint, op by op");
   command->add_option("DUMP", arguments->target, "A dump: a file or a folder of tensors")->required();
-  command->add_option("--model", arguments->model, "The served checkpoint: a folder with config.json and *.safetensors")
+  command
+      ->add_option("--model", arguments->model,
+                   "The served checkpoint: a folder with config.json and *.safetensors, or a GGUF file")
       ->type_name("DIR")
       ->required();
   command->add_option("--layers", arguments->layers, "Check only these layers, separated by commas")
