@@ -22,10 +22,10 @@
 #include "tests/temporary_folder.h"
 #include "tests/zip_builder.h"
 
-// ThreadSanitizer has an allocator of its own, which cannot be replaced; these tests have one thread.
+// Sanitizers have allocators of their own, which cannot be replaced as a whole.
 #if !defined(__has_feature)
 #define NANSCOPE_COUNTS_MEMORY 1
-#elif !__has_feature(thread_sanitizer)
+#elif !__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer)
 #define NANSCOPE_COUNTS_MEMORY 1
 #endif
 
