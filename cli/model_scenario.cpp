@@ -72,7 +72,8 @@ Result<scenarios::Scenario> scenario_of_model(const ModelPrompts& options) {
     if (!ids) return tl::unexpected(ids.error());
     add({{}, {}, {}, std::move(*ids)});
   }
-  if (scenario.requests.empty()) return fail("--model needs a prompt: -p PROMPT, or --prompt-tokens ID,ID,...");
+  if (scenario.requests.empty() && !options.asked_later)
+    return fail("--model needs a prompt: -p PROMPT, or --prompt-tokens ID,ID,...");
   return scenario;
 }
 

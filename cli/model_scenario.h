@@ -14,6 +14,7 @@ struct ModelPrompts {
   std::vector<std::string> prompts;        ///< text of a request each
   std::vector<std::string> prompt_tokens;  ///< token ids of a request each, separated by commas
   int tokens = 64;                         ///< most tokens that a request generates
+  bool asked_later = false;                ///< requests come while the model runs: there need be no prompt
 };
 
 /// A scenario without a file: the checkpoint's model and the prompts; it expects only a clean run. Errors: no

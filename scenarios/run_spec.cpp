@@ -108,6 +108,10 @@ Result<RequestSpec> request_from_json(const nlohmann::json& json, std::size_t in
     }
     spec.arrive = arrive->get<std::int64_t>();
   }
+  if (const auto fresh = json.find("fresh"); fresh != json.end()) {
+    if (!fresh->is_boolean()) return fail(fmt::format("run configuration: request {} has no valid fresh", index));
+    spec.fresh = fresh->get<bool>();
+  }
   auto parts = prompt_from_json(json.at("parts").dump());
   if (!parts) return fail(fmt::format("run configuration: request {}: {}", index, parts.error().message));
   spec.parts = std::move(*parts);
@@ -178,12 +182,14 @@ std::string to_json(const RunSpec& spec) {
   Ordered json;
   json["schema"] = kSchema;
   json["knobs"] = parse_json_or_none<Ordered>(config_to_json(spec.config));
+  if (spec.served) json["served"] = true;
   json["requests"] = Ordered::array();
   for (const RequestSpec& request : spec.requests) {
     json["requests"].push_back({{"name", request.name},
                                 {"max_tokens", request.max_tokens},
                                 {"parts", parse_json_or_none<Ordered>(prompt_to_json(request.parts))}});
     if (request.arrive > 0) json["requests"].back()["arrive"] = request.arrive;
+    if (request.fresh) json["requests"].back()["fresh"] = true;
   }
   if (!spec.config.train.text_hash.empty()) json["train_text"] = {{"hash", spec.config.train.text_hash}};
   if (!spec.config.scores.scales_hash.empty()) json["score_scales"] = {{"hash", spec.config.scores.scales_hash}};
@@ -199,6 +205,9 @@ Result<RunSpec> run_spec_from_json(std::string_view text, std::string scenario) 
   }
   if (!json.contains("knobs") || !json.contains("requests") || !json.at("requests").is_array()) {
     return fail("run configuration: knobs or requests are missing");
+  }
+  if (json.contains("served")) {
+    return fail("run configuration: the server was ended before it wrote its requests, so this run cannot be replayed");
   }
   RunSpec spec;
   spec.scenario = std::move(scenario);

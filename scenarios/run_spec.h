@@ -19,6 +19,7 @@ struct RunSpec {
   EngineConfig config;
   std::vector<RequestSpec> requests;
   std::vector<Transient> transients;  ///< what happens between its steps
+  bool served = false;                ///< its requests come while it goes on, and are not known yet
 };
 
 /// The configuration and prompts that a scenario states. File names among its knobs are relative to
@@ -34,7 +35,7 @@ std::vector<std::filesystem::path> files_read(const RunSpec& spec);
 
 /// RunInfo::config: {"schema": "nanscope.run/1", "knobs": {name: value}, "requests": [{"name", "max_tokens",
 /// "parts"}], "train_text": {"hash"}, "transients": [...]}, the parts as prompt_to_json() writes them, images with
-/// their bytes.
+/// their bytes. Of a served run there is "served": true in place of the requests.
 std::string to_json(const RunSpec& spec);
 
 /// Reads it back; `scenario` is RunInfo::scenario. Errors say which part is missing or wrong.

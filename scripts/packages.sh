@@ -3,7 +3,7 @@
 # Whatever a script, a build or a test uses is in one of these lists; scripts/check-fresh proves it.
 
 build_packages=(clang lld cmake ninja-build pkg-config libsqlite3-dev libfmt-dev libcli11-dev nlohmann-json3-dev
-  libtomlplusplus-dev libexpected-dev libpcre2-dev libutf8proc-dev libxxhash-dev libeigen3-dev libpng-dev zlib1g-dev
+  libtomlplusplus-dev libexpected-dev libpcre2-dev libutf8proc-dev libxxhash-dev libcpp-httplib-dev libeigen3-dev libpng-dev zlib1g-dev
   libimgui-dev libglfw3-dev libegl-dev libgl-dev libopengl-dev libfreetype-dev libegl-mesa0 libgl1-mesa-dri fonts-dejavu-core)
 test_packages=(g++ libgtest-dev libgmock-dev sqlite3 clang-format clang-tidy git
   python3 python3-venv python3-dev python3-numpy python3-pytest python3-jsonschema pybind11-dev libxml2-utils

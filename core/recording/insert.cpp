@@ -479,4 +479,9 @@ Status Inserter::write(const ExpectedTensors& item) {
   return {};
 }
 
+Status Inserter::write(const SetConfig& item) {
+  auto update = sqlite::Statement::prepare(db_.get(), "UPDATE run SET value = ? WHERE key = 'config'");
+  return update ? update->bind(1, item.config).run() : Status(tl::unexpected(std::move(update.error())));
+}
+
 }  // namespace nanscope::insert

@@ -46,11 +46,14 @@ struct ExpectedOps {
 struct ExpectedTensors {
   std::int64_t tensors = 0;
 };
+struct SetConfig {
+  std::string config;
+};
 struct EndStep {};
 
 /// What a run adds seldom; ops and tensors, which are nearly all, are kept by themselves.
 using Item = std::variant<AddBytes, AddPart, AddRequest, StepRow, WeightRow, ScaleRow, KvRow, TokenRow, KernelRow,
-                          RunNote, ExpectedOps, ExpectedTensors, EndStep>;
+                          RunNote, ExpectedOps, ExpectedTensors, SetConfig, EndStep>;
 
 /// About how much memory and disk they take.
 std::size_t weight(const Item& item);
@@ -136,6 +139,7 @@ class Inserter {
   Status write(const RunNote& note);
   Status write(const ExpectedOps& item);
   Status write(const ExpectedTensors& item);
+  Status write(const SetConfig& item);
   Status write(const EndStep&) { return {}; }
 
   sqlite::Database db_;

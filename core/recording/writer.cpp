@@ -366,6 +366,8 @@ void RecordingWriter::set_expected_ops(std::int64_t ops) { impl_->push(insert::E
 
 void RecordingWriter::set_expected_tensors(std::int64_t tensors) { impl_->push(insert::ExpectedTensors{tensors}); }
 
+void RecordingWriter::set_config(std::string config) { impl_->push(insert::SetConfig{std::move(config)}); }
+
 Status RecordingWriter::finish(std::int64_t expected_ops) {
   if (expected_ops > 0) set_expected_ops(expected_ops);
   return impl_->finish();

@@ -105,6 +105,8 @@ class RecordingWriter {
   void set_expected_ops(std::int64_t ops);
   /// The number of tensors that a dump's producer speaks of.
   void set_expected_tensors(std::int64_t tensors);
+  /// RunInfo::config of a run whose requests were not known when it began.
+  void set_config(std::string config);
   /// Commits everything, sets the state to complete and closes the file, which has its name then. `expected_ops` 0
   /// keeps what was set before.
   Status finish(std::int64_t expected_ops = 0);

@@ -8,12 +8,12 @@
 
 namespace nanscope {
 
-Result<std::vector<RequestRow>> Session::run_batch(std::span<const RequestSpec> specs,
+Result<std::vector<RequestRow>> Session::run_batch(std::int64_t first, std::span<const RequestSpec> specs,
                                                    std::span<const Prompt> prompts) {
   std::vector<Sequence> all(specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     Sequence& sequence = all[i];
-    sequence.row.id = static_cast<std::int64_t>(i);
+    sequence.row.id = first + static_cast<std::int64_t>(i);
     sequence.row.name = specs[i].name;
     if (emitter_.listening()) sequence.row.prompt = prompt_to_json(specs[i].parts);
     sequence.row.prompt_tokens = prompts[i].tokens;
@@ -22,13 +22,14 @@ Result<std::vector<RequestRow>> Session::run_batch(std::span<const RequestSpec> 
     sequence.tokens = prompts[i].tokens;
     sequence.max_tokens = specs[i].max_tokens;
     sequence.arrive = specs[i].arrive;
+    sequence.fresh = specs[i].fresh;
     waiting_.push_back(&sequence);
   }
   std::stable_sort(waiting_.begin(), waiting_.end(),
                    [](const Sequence* a, const Sequence* b) { return a->arrive < b->arrive; });
-  for (std::int64_t now = 0; !waiting_.empty() || !running_.empty(); ++now) {
-    if (running_.empty()) now = std::max(now, waiting_.front()->arrive);
-    const std::vector<Part> parts = schedule(now);
+  for (; !waiting_.empty() || !running_.empty(); ++now_) {
+    if (running_.empty()) now_ = std::max(now_, waiting_.front()->arrive);
+    const std::vector<Part> parts = schedule(now_);
     if (parts.empty()) return fail("no request fits into the KV pool; raise kv.blocks");
     const Result<std::vector<std::int32_t>> tokens = step(parts, true);
     if (!tokens) return tl::unexpected(tokens.error());
@@ -117,7 +118,7 @@ void Session::begin(Sequence& sequence) {
     sequence.computed = sequence.preempted_at;
     return;
   }
-  if (caches_prefixes()) {
+  if (caches_prefixes() && !sequence.fresh) {
     share_prefix(sequence);
     sequence.computed = sequence.row.cached_tokens;
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "instrument/engine/loaded_model.h"
 #include "instrument/engine/scheme_book.h"
@@ -22,23 +23,47 @@ class ReferenceEngine final : public Engine {
 
   Result<RunResult> run(std::span<const RequestSpec> requests, std::span<const Transient> transients, Probe& probe,
                         const RunControl& control) override;
+  Result<std::unique_ptr<LiveRun>> begin(std::span<const Transient> transients, Probe& probe,
+                                         const RunControl& control) override;
   Result<ExpectedOps> expected_ops(std::span<const RequestSpec> requests) const override;
   const EngineConfig& config() const override { return parts_.config; }
 
  private:
+  friend class ReferenceRun;
   Result<std::vector<Prompt>> prompts(std::span<const RequestSpec> requests) const;
   /// Of all ranks.
   std::int64_t ops_per_step() const { return parts_.shards.front().plan.ops_per_step * parts_.config.ranks.count; }
   ExpectedOps count_ops(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const;
 
   Status check_cost(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) const;
+  Status check_transients(std::span<const Transient> transients) const;
   /// What would never happen is refused, too.
-  Status check_transients(std::span<const Transient> transients, std::span<const RequestSpec> requests,
-                          std::span<const Prompt> prompts) const;
+  Status check_steps(std::span<const Transient> transients, std::span<const RequestSpec> requests,
+                     std::span<const Prompt> prompts) const;
 
   EngineParts parts_;
   RunLimits limits_;
   std::vector<Workspace> workspaces_;  ///< by rank
+};
+
+class ReferenceRun final : public LiveRun {
+ public:
+  /// `expected_ops` 0: not known.
+  static Result<std::unique_ptr<ReferenceRun>> create(ReferenceEngine& engine, std::span<const Transient> transients,
+                                                      Probe& probe, const RunControl& control,
+                                                      std::int64_t expected_ops);
+  Status accepts(const RequestSpec& request) const override;
+  Result<std::vector<RequestRow>> run(std::span<const RequestSpec> requests) override;
+  std::int64_t now() const override { return session_->now(); }
+  Result<RunResult> finish() override;
+  Status run(std::span<const RequestSpec> requests, std::span<const Prompt> prompts);
+
+ private:
+  ReferenceRun(const ReferenceEngine& engine, std::unique_ptr<Session> session)
+      : engine_(engine), session_(std::move(session)) {}
+  const ReferenceEngine& engine_;
+  std::unique_ptr<Session> session_;
+  RunResult result_;
 };
 
 Result<std::vector<Prompt>> ReferenceEngine::prompts(std::span<const RequestSpec> requests) const {
@@ -119,11 +144,14 @@ Status ReferenceEngine::check_cost(std::span<const RequestSpec> requests, std::s
   return within(cost, limits_);
 }
 
-Status ReferenceEngine::check_transients(std::span<const Transient> transients, std::span<const RequestSpec> requests,
-                                         std::span<const Prompt> prompts) const {
+Status ReferenceEngine::check_transients(std::span<const Transient> transients) const {
   if (transients.empty()) return {};
   if (Status fitting = check(transients, parts_.config); !fitting) return fitting;
-  if (Status known = check_names(transients, *parts_.model); !known) return known;
+  return check_names(transients, *parts_.model);
+}
+
+Status ReferenceEngine::check_steps(std::span<const Transient> transients, std::span<const RequestSpec> requests,
+                                    std::span<const Prompt> prompts) const {
   const std::int64_t most = count_ops(requests, prompts).count / ops_per_step();
   for (std::size_t i = 0; i < transients.size(); ++i) {
     if (transients[i].step <= most) continue;
@@ -137,39 +165,82 @@ Result<RunResult> ReferenceEngine::run(std::span<const RequestSpec> requests, st
   const Result<std::vector<Prompt>> all = prompts(requests);
   if (!all) return tl::unexpected(all.error());
   if (Status affordable = check_cost(requests, *all); !affordable) return tl::unexpected(affordable.error());
-  if (Status fitting = check_transients(transients, requests, *all); !fitting) return tl::unexpected(fitting.error());
+  if (Status fitting = check_transients(transients); !fitting) return tl::unexpected(fitting.error());
+  if (Status comes = check_steps(transients, requests, *all); !comes) return tl::unexpected(comes.error());
+  const auto run = ReferenceRun::create(*this, transients, probe, control, count_ops(requests, *all).count);
+  if (!run) return tl::unexpected(run.error());
+  if (Status done = (*run)->run(requests, *all); !done) return tl::unexpected(done.error());
+  return (*run)->finish();
+}
+
+Result<std::unique_ptr<LiveRun>> ReferenceEngine::begin(std::span<const Transient> transients, Probe& probe,
+                                                        const RunControl& control) {
+  if (Status fitting = check_transients(transients); !fitting) return tl::unexpected(fitting.error());
+  return ReferenceRun::create(*this, transients, probe, control, 0);
+}
+
+Result<std::unique_ptr<ReferenceRun>> ReferenceRun::create(ReferenceEngine& engine,
+                                                           std::span<const Transient> transients, Probe& probe,
+                                                           const RunControl& control, std::int64_t expected_ops) {
+  const EngineConfig& config = engine.parts_.config;
   Result<std::unique_ptr<Session>> session =
-      Session::create(parts_, workspaces_, probe, control, count_ops(requests, *all).count, transients);
+      Session::create(engine.parts_, engine.workspaces_, probe, control, expected_ops, transients);
   if (!session) return tl::unexpected(session.error());
   if (Status status = (*session)->tell_weights(); !status) return tl::unexpected(status.error());
-  if (parts_.config.kv.warm_up) {
+  if (config.kv.warm_up) {
     if (Status status = (*session)->warm_up(); !status) return tl::unexpected(status.error());
   }
-  if (parts_.config.dummy_batch != DummyBatch::none && parts_.config.dummy_at == DummyAt::start) {
+  if (config.dummy_batch != DummyBatch::none && config.dummy_at == DummyAt::start) {
     if (Status status = (*session)->dummy_batch(); !status) return tl::unexpected(status.error());
   }
-  RunResult result;
-  if (parts_.config.batch.requests > 1) {
-    Result<std::vector<RequestRow>> rows = (*session)->run_batch(requests, *all);
+  return std::unique_ptr<ReferenceRun>(new ReferenceRun(engine, std::move(*session)));
+}
+
+Status ReferenceRun::accepts(const RequestSpec& request) const {
+  const Result<std::vector<Prompt>> prompt = engine_.prompts(std::span(&request, 1));
+  if (!prompt) return tl::unexpected(prompt.error());
+  return engine_.check_cost(std::span(&request, 1), *prompt);
+}
+
+Result<std::vector<RequestRow>> ReferenceRun::run(std::span<const RequestSpec> requests) {
+  const Result<std::vector<Prompt>> all = engine_.prompts(requests);
+  if (!all) return tl::unexpected(all.error());
+  const auto before = result_.requests.size();
+  if (Status done = run(requests, *all); !done) return tl::unexpected(done.error());
+  return std::vector<RequestRow>(result_.requests.begin() + static_cast<std::ptrdiff_t>(before),
+                                 result_.requests.end());
+}
+
+Status ReferenceRun::run(std::span<const RequestSpec> requests, std::span<const Prompt> prompts) {
+  const EngineConfig& config = engine_.parts_.config;
+  if (config.batch.requests > 1) {
+    Result<std::vector<RequestRow>> rows = session_->run_batch(std::ssize(result_.requests), requests, prompts);
     if (!rows) return tl::unexpected(rows.error());
-    result.requests = std::move(*rows);
+    std::move(rows->begin(), rows->end(), std::back_inserter(result_.requests));
+    return {};
   }
-  for (std::size_t i = result.requests.size(); i < requests.size(); ++i) {
-    if (i > 0 && static_cast<std::int64_t>(i) == parts_.config.kv.sleep_after) {
-      if (Status status = (*session)->sleep_and_wake(); !status) return tl::unexpected(status.error());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::int64_t id = std::ssize(result_.requests);
+    if (id > 0 && id == config.kv.sleep_after) {
+      if (Status status = session_->sleep_and_wake(); !status) return status;
     }
-    Result<RequestRow> row = (*session)->run(static_cast<std::int64_t>(i), requests[i], (*all)[i]);
+    Result<RequestRow> row = session_->run(id, requests[i], prompts[i]);
     if (!row) return tl::unexpected(row.error());
-    result.requests.push_back(std::move(*row));
+    result_.requests.push_back(std::move(*row));
   }
-  if (parts_.model->checkpoint != nullptr) {
-    if (Status same = parts_.model->checkpoint->check_unchanged(); !same) return tl::unexpected(same.error());
+  return {};
+}
+
+Result<RunResult> ReferenceRun::finish() {
+  const LoadedModel& model = *engine_.parts_.model;
+  if (model.checkpoint != nullptr) {
+    if (Status same = model.checkpoint->check_unchanged(); !same) return tl::unexpected(same.error());
   }
-  result.ops = (*session)->ops();
-  result.tensors = (*session)->tensors();
-  result.steps = (*session)->steps();
-  result.kv_bytes = (*session)->kv_bytes();
-  return result;
+  result_.ops = session_->ops();
+  result_.tensors = session_->tensors();
+  result_.steps = session_->steps();
+  result_.kv_bytes = session_->kv_bytes();
+  return std::move(result_);
 }
 
 /// Runs the largest batch that the pool holds, at most kProfileTokens, with `memory` as workspace.

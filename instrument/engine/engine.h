@@ -63,6 +63,21 @@ struct ExpectedOps {
   bool exact = true;
 };
 
+/// A run whose requests come one after another while it goes on. After an error of run() it is over.
+class LiveRun {
+ public:
+  virtual ~LiveRun() = default;
+  /// Why a request cannot be run: no token, an image that cannot be read, more tokens than the cache or the limits
+  /// allow.
+  virtual Status accepts(const RequestSpec& request) const = 0;
+  /// Runs these, up to engine.batch of them in a step. Ids go on from those of the requests before.
+  virtual Result<std::vector<RequestRow>> run(std::span<const RequestSpec> requests) = 0;
+  /// The step of a batch's schedule at which the next requests begin: RequestSpec::arrive of the same run at once.
+  virtual std::int64_t now() const = 0;
+  /// Its requests are those of all calls.
+  virtual Result<RunResult> finish() = 0;
+};
+
 /// The reference transformer with a serving engine's semantics: requests run one after another over
 /// one paged KV pool, prefix cache and scale policy. A run's bits depend on the configuration, the
 /// weights and the prompts alone: not on time, addresses, the device, threads or probes.
@@ -83,6 +98,11 @@ class Engine {
   Result<RunResult> run(std::span<const RequestSpec> requests, Probe& probe, const RunControl& control = {}) {
     return run(requests, {}, probe, control);
   }
+
+  /// Begins such a run, whose requests are not known yet. The transients, probe and control outlive it, and the engine
+  /// runs nothing else meanwhile.
+  virtual Result<std::unique_ptr<LiveRun>> begin(std::span<const Transient> transients, Probe& probe,
+                                                 const RunControl& control) = 0;
 
   /// An upper bound of the ops of run(requests), before it runs.
   virtual Result<ExpectedOps> expected_ops(std::span<const RequestSpec> requests) const = 0;

@@ -35,6 +35,7 @@ struct RequestSpec {
   std::vector<PromptPart> parts;
   int max_tokens = 8;
   std::int64_t arrive = 0;  ///< step of a batch's schedule from which on it may run
+  bool fresh = false;       ///< takes nothing from the prefix cache: every token of its prompt is computed
 };
 
 /// The prompt as RequestRow::prompt stores it: a JSON array of {"text": ...}, {"bytes": base64} for

@@ -152,6 +152,7 @@ Result<RequestRow> Session::run(std::int64_t id, const RequestSpec& spec, const 
   sequence.row.name = spec.name;
   if (emitter_.listening()) sequence.row.prompt = prompt_to_json(spec.parts);
   sequence.prompt = &prompt;
+  sequence.fresh = spec.fresh;
   Result<RequestRow> row = generate(sequence, spec.max_tokens);
   if (!row && row.error().message.find(spec.name) == std::string::npos && row.error().message != "stopped") {
     return fail(fmt::format("request '{}': {}", spec.name, row.error().message));
@@ -164,7 +165,7 @@ Result<RequestRow> Session::generate(Sequence& sequence, int max_tokens) {
   const Prompt& prompt = *sequence.prompt;
   sequence.keys = prompt.keys;
   row.prompt_tokens = prompt.tokens;
-  if (caches_prefixes() && row.id >= 0) share_prefix(sequence);
+  if (caches_prefixes() && row.id >= 0 && !sequence.fresh) share_prefix(sequence);
   emitter_.check(emitter_.probe().on_request_begin(row));
   tell_prompt(sequence);
   const auto prompt_tokens = static_cast<std::int64_t>(prompt.tokens.size());

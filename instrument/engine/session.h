@@ -48,8 +48,11 @@ class Session {
   /// of one request of its own.
   Status dummy_batch();
   Result<RequestRow> run(std::int64_t id, const RequestSpec& spec, const Prompt& prompt);
-  /// All requests, up to engine.batch of them in a step. Their ids are their indices.
-  Result<std::vector<RequestRow>> run_batch(std::span<const RequestSpec> specs, std::span<const Prompt> prompts);
+  /// All requests, up to engine.batch of them in a step. The first has the id `first`, the others follow.
+  Result<std::vector<RequestRow>> run_batch(std::int64_t first, std::span<const RequestSpec> specs,
+                                            std::span<const Prompt> prompts);
+  /// The step of the schedule that comes next.
+  std::int64_t now() const { return now_; }
   /// The server frees its cache and wakes up with an empty one, and with the scales that kv.wake says.
   Status sleep_and_wake();
 
@@ -71,6 +74,7 @@ class Session {
     std::int64_t state_block = -1;
     std::int64_t steps = 0;
     bool stores = true;
+    bool fresh = false;        ///< RequestSpec::fresh
     bool tells_shared = true;  ///< blocks that it has before it took any are to be told of
     // In a batch:
     std::vector<std::int32_t> tokens;  ///< by position: the prompt's, then the generated ones
@@ -180,6 +184,7 @@ class Session {
   // Of a batch, in order of priority:
   std::vector<Sequence*> waiting_;
   std::vector<Sequence*> running_;
+  std::int64_t now_ = 0;
   std::int64_t passes_ = 0;
 };
 

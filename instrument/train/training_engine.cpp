@@ -41,6 +41,10 @@ class TrainingEngine final : public Engine {
     return result;
   }
 
+  Result<std::unique_ptr<LiveRun>> begin(std::span<const Transient>, Probe&, const RunControl&) override {
+    return fail("a run that trains (train.steps above 0) answers no requests");
+  }
+
   Result<ExpectedOps> expected_ops(std::span<const RequestSpec>) const override {
     return ExpectedOps{expected_ops_, false};
   }
