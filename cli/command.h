@@ -32,6 +32,7 @@ using Action = std::function<int(Interrupt&)>;
 void add_attach_command(CLI::App& app, Action& action);
 void add_export_command(CLI::App& app, Action& action);
 void add_report_command(CLI::App& app, Action& action);
+void add_probe_command(CLI::App& app, Action& action);
 void add_serve_command(CLI::App& app, Action& action);
 void add_run_command(CLI::App& app, Action& action);
 void add_replay_command(CLI::App& app, Action& action);

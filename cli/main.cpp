@@ -65,6 +65,7 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   add_policies_command(app, action);
   add_attach_command(app, action);
   add_serve_command(app, action);
+  add_probe_command(app, action);
   add_export_command(app, action);
   add_trace_command(app, action);
   add_bits_command(app, action);
