@@ -14,8 +14,8 @@
 #include "core/files/output_file.h"
 #include "instrument/server_probe/conversation.h"
 #include "instrument/server_probe/report.h"
-#include "scenarios/report/answer.h"
 #include "scenarios/report/junit.h"
+#include "scenarios/report/run_json.h"
 
 namespace nanscope::cli {
 

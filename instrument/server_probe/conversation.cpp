@@ -104,7 +104,8 @@ std::vector<Reply> Conversation::together(std::span<const Ask> asks) {
   }
   if (Status sent = send(batch); !sent) broken_ = sent.error().message;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    replies[i] = broken_.empty() ? read_reply(batch[i].status, batch[i].answer) : Reply{.error = broken_};
+    if (broken_.empty()) replies[i] = read_reply(batch[i].status, batch[i].answer);
+    replies[i].error = broken_.empty() ? replies[i].error : broken_;
   }
   return replies;
 }

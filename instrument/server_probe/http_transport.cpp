@@ -2,6 +2,8 @@
 #include <httplib.h>
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <thread>
 #include <utility>
 
@@ -13,6 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kConnect{10};
 constexpr std::chrono::seconds kAnswer{120};  // a slow server on a CPU; a test of a hung one ends
+constexpr std::size_t kMostAnswer = std::size_t{64} << 20;
 
 class Http final : public Transport {
  public:
@@ -22,16 +25,13 @@ class Http final : public Transport {
   }
 
   Status send(std::span<Exchange> exchanges) override {
-    if (exchanges.size() == 1) return one(client(), exchanges.front());
     std::vector<Status> sent(exchanges.size());
     {
       std::vector<std::jthread> threads;
-      for (std::size_t i = 0; i < exchanges.size(); ++i) {
-        threads.emplace_back([&, i] {
-          const auto own = make();
-          sent[i] = one(*own, exchanges[i]);
-        });
+      for (std::size_t i = 1; i < exchanges.size(); ++i) {
+        threads.emplace_back([&, i] { sent[i] = one(exchanges[i]); });
       }
+      sent.front() = one(exchanges.front());
     }
     for (const Status& status : sent) {
       if (!status) return status;
@@ -40,33 +40,35 @@ class Http final : public Transport {
   }
 
  private:
-  std::unique_ptr<httplib::Client> make() const {
-    auto made = std::make_unique<httplib::Client>(host_);
-    made->set_connection_timeout(kConnect);
-    made->set_read_timeout(kAnswer);
-    made->set_tcp_nodelay(true);
-    made->set_keep_alive(true);
-    return made;
-  }
-  httplib::Client& client() {
-    if (!client_) client_ = make();
-    return *client_;
-  }
-
-  Status one(httplib::Client& client, Exchange& exchange) const {
+  /// A connection of its own: one that was kept open may be closed by the server just when it is used.
+  Status one(Exchange& exchange) const {
+    httplib::Client client(host_);
+    client.set_connection_timeout(kConnect);
+    client.set_read_timeout(kAnswer);
+    client.set_tcp_nodelay(true);
     const std::string path = base_ + exchange.path;
-    const auto got = exchange.body.empty() ? client.Get(path, headers_)
-                                           : client.Post(path, headers_, exchange.body, "application/json");
+    httplib::Request request;
+    request.method = exchange.body.empty() ? "GET" : "POST";
+    request.path = path;
+    request.headers = headers_;
+    request.body = exchange.body;
+    if (!exchange.body.empty()) request.headers.emplace("Content-Type", "application/json");
+    request.content_receiver = [&](const char* data, std::size_t size, std::uint64_t, std::uint64_t) {
+      exchange.answer.append(data, size);
+      return exchange.answer.size() <= kMostAnswer;
+    };
+    const auto got = client.send(request);
+    if (exchange.answer.size() > kMostAnswer) {
+      return fail(fmt::format("{}{}: the answer is larger than {} bytes", host_, path, kMostAnswer));
+    }
     if (!got) return fail(fmt::format("{}{}: {}", host_, path, httplib::to_string(got.error())));
     exchange.status = got->status;
-    exchange.answer = got->body;
     return {};
   }
 
   std::string host_;
   std::string base_;
   httplib::Headers headers_;
-  std::unique_ptr<httplib::Client> client_;
 };
 
 }  // namespace

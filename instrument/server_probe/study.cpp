@@ -60,7 +60,8 @@ const Reply& Study::first() const {
 
 double Study::limit() const {
   const double unknown = resolution < 0 ? kUnmeasured : 0;
-  return std::clamp(kTimesTypical * std::max(resolution, grid), std::max(kLeastGap, unknown), kMostGap);
+  const double kernels = std::max(kTimesTypical * std::max(resolution, grid), kTimesLargest * largest);
+  return std::clamp(kernels, std::max(kLeastGap, unknown), kMostGap);
 }
 
 bool from_nan(const Reply& reply) { return reply.says_nan || reply.nan_in_answer() || reply.nan_in_prompt(); }
@@ -72,6 +73,8 @@ Difference compare(const Reply& a, const Reply& b) {
     found.nan = from_nan(a) != from_nan(b);
     return found;
   }
+  found.texts = !a.has_chances && !b.has_chances && !(a.text.empty() && b.text.empty());
+  found.same_text = a.text == b.text;
   const auto take = [&](double size, std::size_t at) {
     found.all.push_back(size);
     if (size <= found.largest) return;
@@ -131,6 +134,28 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+namespace {
+
+/// Without log probabilities: texts that are the same say that much, others may differ by the noise of a near tie.
+void conclude_texts(Study& study, Observation seen, std::string_view compared,
+                    std::span<const Difference> differences) {
+  const auto texts = std::count_if(differences.begin(), differences.end(), [](const auto& one) { return one.texts; });
+  const auto same =
+      std::count_if(differences.begin(), differences.end(), [](const auto& one) { return one.texts && one.same_text; });
+  const bool failed = std::any_of(differences.begin(), differences.end(), [](const auto& one) { return one.failed; });
+  if (texts > 0 && same == texts) {
+    seen.summary = fmt::format("{}: the same text in {} comparison{}; the server tells no log probabilities", compared,
+                               texts, texts == 1 ? "" : "s");
+    return study.observations.push_back(std::move(seen));
+  }
+  std::string why = "the server tells no log probabilities";
+  if (texts > 0) why += fmt::format("; {} of {} texts differ, which may be noise", texts - same, texts);
+  if (texts == 0 && failed) why = study.talk.over() ? study.talk.why_over() : "the server refused the requests";
+  study.not_asked(seen.invariant, why);
+}
+
+}  // namespace
+
 void conclude(Study& study, std::string invariant, std::string_view compared, std::span<const Difference> differences,
               double limit) {
   Observation seen{std::move(invariant), State::held, {}};
@@ -145,12 +170,7 @@ void conclude(Study& study, std::string invariant, std::string_view compared, st
     if (one.largest > seen.largest || (one.nan && at < 0)) at = one.at;
     seen.largest = std::max(seen.largest, one.largest);
   }
-  if (seen.compared == 0 && !nan) {
-    const bool failed = std::any_of(differences.begin(), differences.end(), [](const auto& one) { return one.failed; });
-    return study.not_asked(seen.invariant,
-                           failed ? (study.talk.over() ? study.talk.why_over() : "the server refused the requests")
-                                  : "the server tells no log probabilities");
-  }
+  if (seen.compared == 0 && !nan) return conclude_texts(study, std::move(seen), compared, differences);
   if (broken > 0) seen.state = State::broken;
   const std::string place = at >= 0 ? fmt::format(", at token {}", at) : std::string();
   if (nan) {

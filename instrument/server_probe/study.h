@@ -50,6 +50,7 @@ struct Study {
 
   /// The first answer to kShort; an empty reply where nothing was asked.
   const Reply& first() const;
+  double largest = 0;  ///< difference between two kernels, where the invariant held
   /// Differences up to it are noise.
   double limit() const;
   void see(Sign sign, std::string where) { signs.emplace(sign, std::move(where)); }
@@ -71,6 +72,8 @@ struct Difference {
   std::int64_t compared = 0;
   bool nan = false;     ///< one is NaN where the other is not
   bool failed = false;  ///< one was not answered
+  bool texts = false;   ///< there are no log probabilities, so only texts were compared
+  bool same_text = false;
   std::vector<double> all;
 };
 /// Up to the first token that is another.

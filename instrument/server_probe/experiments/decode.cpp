@@ -16,7 +16,6 @@ namespace {
 constexpr std::int64_t kWanted = 160;  // tokens of the long text
 constexpr std::int64_t kRoom = 24;     // that its answers take
 constexpr int kDecodeTokens = 12;
-constexpr std::size_t kFewestGaps = 8;  // that give a typical one
 
 /// Cuts the long text until it fits, and learns its tokens.
 void fit_long_text(Study& study) {
@@ -108,6 +107,7 @@ void decode(Study& study) {
   Observation& seen = study.observations.back();
   if (seen.state == State::held && typical > kGlobalGap) seen.state = State::broken;
   if (seen.state == State::broken) study.see(Sign::decode_differs, seen.summary);
+  if (seen.state == State::held) study.largest = seen.largest;
 }
 
 }  // namespace nanscope::server_probe::experiment

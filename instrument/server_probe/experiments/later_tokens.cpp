@@ -14,7 +14,6 @@ namespace {
 
 /// Lengths at which blocks, chunks and windows end, and their neighbours.
 constexpr std::array<std::size_t, 14> kLengths{7, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 127, 129};
-constexpr std::size_t kBlock = 32;  // of block formats, and of tiles of attention at least
 
 struct Reach {
   std::size_t first = 0;  ///< earliest token that differs
@@ -69,7 +68,7 @@ void later_tokens(Study& study) {
   }
   // What reaches all tokens is no noise of lengths; it has to be larger than that of other kernels.
   const double of_lengths = kTimesLargest * std::max(noise_of_lengths(parts, whole), study.grid);
-  const double limit = std::min(std::max(of_lengths, kLeastGap), std::max(study.limit(), kUnmeasured));
+  const double limit = std::min(std::max(of_lengths, kLeastLeak), std::max(study.limit(), kUnmeasured));
   std::vector<Difference> differences;
   std::vector<Reach> reaches;
   for (const Reply& part : parts) {

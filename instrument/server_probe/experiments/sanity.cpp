@@ -14,7 +14,6 @@ void sanity(Study& study) {
   std::int64_t answers = 0;
   std::int64_t nan = 0;
   std::int64_t spots = 0;
-  std::int64_t flat = 0;
   for (const Exchange& one : study.talk.exchanges()) {
     if (one.body.empty()) continue;
     const Reply reply = read_reply(one.status, one.answer);
@@ -27,21 +26,19 @@ void sanity(Study& study) {
       double mass = 0;
       for (const double chance : spot.top) mass += std::exp(chance);
       if (mass > kMostMass) study.see(Sign::mass, fmt::format("{:.4g} of the first {}", mass, spot.top.size()));
-      flat += spot.top.size() >= 5 && spot.top.front() == spot.top.back() ? 1 : 0;
       if (spot.log_probability < spot.top.front() - study.limit()) {
         study.see(Sign::not_likeliest,
                   fmt::format("{:.3g} below the most likely one", spot.top.front() - spot.log_probability));
       }
     }
   }
-  if (flat >= kFewestFlat) study.see(Sign::flat, fmt::format("{} positions", flat));
   Observation seen{"sanity", State::held, {}};
   seen.compared = answers;
-  const bool odd = study.saw(Sign::mass) || study.saw(Sign::flat) || study.saw(Sign::not_likeliest);
+  const bool odd = study.saw(Sign::mass) || study.saw(Sign::not_likeliest);
   if (nan > 0 || odd) seen.state = State::broken;
   if (answers == 0) return study.not_asked("sanity", "no request was answered");
   seen.summary = fmt::format("{} of {} answers come from NaN", nan, answers);
-  for (const Sign sign : {Sign::mass, Sign::flat, Sign::not_likeliest}) {
+  for (const Sign sign : {Sign::mass, Sign::not_likeliest}) {
     if (study.saw(sign)) seen.summary += fmt::format("; {}: {}", text(sign), study.signs[sign]);
   }
   if (spots == 0 && nan == 0) return study.not_asked("sanity", "the server tells no log probabilities");

@@ -5,13 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include "instrument/server_probe/limits.h"
 #include "instrument/server_probe/study.h"
 
 namespace nanscope::server_probe::experiment {
 
 namespace {
 
-constexpr int kWideTokens = 12;
+constexpr int kPlainTokens = 12;
+constexpr int kWideTokens = 4;
 
 std::string times(std::string_view text, std::size_t count) {
   std::string all;
@@ -53,7 +55,7 @@ struct Plain {
 
 Plain ask_plain(Study& study) {
   Plain plain;
-  plain.text = study.talk.ask({.text = kShort, .ids = {}, .tokens = kWideTokens});
+  plain.text = study.talk.ask({.text = kShort, .ids = {}, .tokens = kPlainTokens});
   if (study.talk.abilities().prompt_log_probabilities && !study.tokens.empty()) {
     plain.prompt = study.talk.ask({.text = {}, .ids = study.tokens, .tokens = 1, .of_prompt = true});
   }
@@ -71,47 +73,62 @@ bool any_differs(const std::vector<Difference>& all, double limit) {
   return std::any_of(all.begin(), all.end(), [&](const Difference& one) { return differs(one, limit); });
 }
 
+struct Seen {
+  Plain before;
+  Plain last;
+  std::vector<Difference> plain;         ///< of plain requests, each to the first
+  std::vector<Difference> at_end;        ///< those of the last ones
+  std::vector<Difference> of_reference;  ///< of wide content
+  std::string first;                     ///< content after which plain requests differ
+  std::string nan;                       ///< content that was answered from NaN
+};
+
+Seen ask_all(Study& study) {
+  Seen seen;
+  seen.before = ask_plain(study);
+  for (const Wide& content : wide_content(study)) {
+    if (study.talk.over()) break;
+    Ask ask = content.ask;
+    ask.tokens = kWideTokens;
+    const Reply reply = study.talk.ask(ask);
+    if (from_nan(reply) && seen.nan.empty()) seen.nan = content.what;
+    if (study.reference != nullptr) seen.of_reference.push_back(compare(reply, study.reference->ask(ask)));
+    const auto more = compare_plain(seen.before, ask_plain(study));
+    if (seen.first.empty() && any_differs(more, study.limit())) seen.first = content.what;
+    seen.plain.insert(seen.plain.end(), more.begin(), more.end());
+  }
+  seen.last = ask_plain(study);
+  seen.at_end = compare_plain(seen.before, seen.last);
+  seen.plain.insert(seen.plain.end(), seen.at_end.begin(), seen.at_end.end());
+  return seen;
+}
+
+/// What plain requests became.
+void see_plain(Study& study, const Seen& seen) {
+  const bool was_nan = from_nan(seen.before.text) || from_nan(seen.before.prompt);
+  const bool nan = std::any_of(seen.plain.begin(), seen.plain.end(), [](const Difference& one) { return one.nan; });
+  if (study.observations.back().state == State::broken) {
+    study.observations.back().summary += fmt::format("; first after {}", seen.first);
+    const bool stays = any_differs(seen.at_end, study.limit());
+    study.see(nan && !was_nan ? Sign::nan_after_wide
+              : stays         ? Sign::changed_after_wide
+                              : Sign::moved_after_wide,
+              seen.first);
+  }
+  if (!seen.nan.empty() && !was_nan && !nan) study.see(Sign::nan_in_wide_alone, seen.nan);
+}
+
 }  // namespace
 
 /// Plain requests, before and after content that is far from them.
 void wide(Study& study) {
-  const Plain before = ask_plain(study);
-  std::vector<Difference> differences;
-  std::string first;
-  std::vector<std::string> nan_wide;
-  const auto take = [&](const std::vector<Difference>& more) {
-    differences.insert(differences.end(), more.begin(), more.end());
-  };
-  bool moved = false;
-  for (const Wide& content : wide_content(study)) {
-    if (study.talk.over()) break;
-    Ask ask = content.ask;
-    ask.tokens = 4;
-    const Reply reply = study.talk.ask(ask);
-    if (from_nan(reply)) nan_wide.emplace_back(content.what);
-    const Plain after = ask_plain(study);
-    const auto more = compare_plain(before, after);
-    take(more);
-    if (first.empty() && any_differs(more, study.limit())) first = content.what;
-    moved = moved || any_differs(more, study.limit());
-  }
-  const Plain last = ask_plain(study);
-  const auto at_end = compare_plain(before, last);
-  take(at_end);
-  conclude(study, "wide", "plain requests before and after wide content", differences);
-  const bool was_nan = from_nan(before.text) || from_nan(before.prompt);
-  const bool is_nan = from_nan(last.text) || from_nan(last.prompt);
-  const bool nan = std::any_of(differences.begin(), differences.end(), [](const Difference& one) { return one.nan; });
-  if (study.observations.back().state == State::broken) {
-    study.observations.back().summary += fmt::format("; first after {}", first);
-    if (nan && !was_nan)
-      study.see(Sign::nan_after_wide, first);
-    else if (any_differs(at_end, study.limit()))
-      study.see(Sign::changed_after_wide, first);
-    else if (moved)
-      study.see(Sign::moved_after_wide, first);
-  }
-  if (!nan_wide.empty() && !was_nan && !is_nan && !nan) study.see(Sign::nan_in_wide_alone, nan_wide.front());
+  const Seen seen = ask_all(study);
+  conclude(study, "wide", "plain requests before and after wide content", seen.plain);
+  see_plain(study, seen);
+  if (study.reference == nullptr) return;
+  conclude(study, "reference-wide", "answers to wide content, and those of the reference", seen.of_reference, kMostGap);
+  const bool broken = study.observations.back().state == State::broken;
+  if (broken && !study.saw(Sign::reference_differs)) study.see(Sign::reference_in_wide, "see reference-wide");
 }
 
 }  // namespace nanscope::server_probe::experiment

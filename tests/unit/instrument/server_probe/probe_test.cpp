@@ -37,6 +37,8 @@ class Letters final : public Transport {
   };
   bool ids = true;
   bool prompts = true;
+  bool chances = true;
+  bool mumbles = false;  ///< each answer is another
 
   Status send(std::span<Exchange> exchanges) override {
     for (Exchange& one : exchanges) {
@@ -86,8 +88,9 @@ class Letters final : public Transport {
       made.push_back(static_cast<int>(letter));
       said += letter;
     }
+    if (mumbles) said += std::to_string(asked_);
     choice["text"] = said;
-    choice["logprobs"] = {{"tokens", tokens}, {"token_logprobs", values}, {"top_logprobs", top}};
+    if (chances) choice["logprobs"] = {{"tokens", tokens}, {"token_logprobs", values}, {"top_logprobs", top}};
     if (body.contains("messages")) choice["message"] = {{"content", said}};
     if (prompts && body.contains("prompt_logprobs")) choice["prompt_logprobs"] = prompt;
     if (ids) {
@@ -196,6 +199,16 @@ TEST(ServerProbe, SaysWhatWasNotAsked) {
     const bool needs = one.invariant == "decode" || one.invariant == "later-tokens";
     EXPECT_EQ(one.state == State::not_asked, needs) << one.invariant;
   }
+}
+
+TEST(ServerProbe, TextsAloneCanHoldAndNotBreak) {
+  Letters server;
+  server.chances = server.ids = server.prompts = false;
+  EXPECT_EQ(verdict(probe(server)), "healthy-as-far-as-asked");
+  server.mumbles = true;
+  const Finding finding = probe(server);
+  EXPECT_EQ(verdict(finding), "not-judged");
+  EXPECT_THAT(finding_text(finding), HasSubstr("of 8 texts differ, which may be noise"));
 }
 
 TEST(ServerProbe, KeepsWithinItsBudget) {
