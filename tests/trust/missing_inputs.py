@@ -92,7 +92,8 @@ class Table:
             return "same"
         if words[0] == "replay" and code == 1 and "Diverges" in text:
             return "differs"
-        if words[0] == "policies" and code == 0 and "answers: " in text:
+        # All answers are left out with a reason, or some policies say why they were not run.
+        if words[0] == "policies" and code == 0 and re.search(r"answers: |^  \S+ not run: ", text, re.M):
             return "partly"
         if code == 2 and error.count("\n") >= 1 and any(line.startswith("nanscope: ") for line in error.splitlines()) and not CLEAN.search(text):
             return "partly" if text.strip() else "refused"
