@@ -126,8 +126,9 @@ void add_serve_command(CLI::App& app, Action& action) {
       "  nanscope serve --model ~/Llama-3.2-1B --set kv.format=e4m3 --port 9000\n"
       "  curl -s http://127.0.0.1:8000/v1/completions -d '{\"prompt\": \"Moons pull\", \"max_tokens\": 8}'\n"
       "\n"
-      "Exit codes: 130 ended by Ctrl-C, 143 by SIGTERM, both with a complete recording; 2 bad usage or a server that "
-      "cannot run.");
+      "Exit codes: 0 does not occur, because a signal ends the server; 2 bad usage or a server that cannot run, 130 "
+      "ended "
+      "by Ctrl-C, 143 by SIGTERM, both with a complete recording.");
   command->callback(
       [options, &action] { action = [options](Interrupt& interrupt) { return serve_target(*options, interrupt); }; });
 }

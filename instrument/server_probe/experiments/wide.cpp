@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,8 +38,8 @@ std::vector<Wide> wide_content(const Study& study) {
        {.text = "\u0489\u2603\u05d0\u0f3a \u16a0\u4e02 \u2620\ufe0f\u200d ~~`^^| %%&& \u00bf\u00a7", .ids = {}}});
   all.push_back({"one word many times", {.text = times(" the", 40), .ids = {}}});
   if (!study.tokens.empty()) {
-    std::vector<std::int32_t> low;
-    for (std::int32_t id = 0; id < 24; ++id) low.push_back(id);
+    std::vector<std::int32_t> low(24);
+    std::iota(low.begin(), low.end(), 0);
     all.push_back({"the first ids of the vocabulary", {.text = {}, .ids = low}});
   }
   if (study.talk.abilities().images) {
