@@ -34,6 +34,7 @@ std::vector<Ask> others(const Study& study) {
 void together(Study& study) {
   const std::vector<Ask> asks = others(study);
   std::vector<Reply> alone;
+  alone.reserve(asks.size());
   for (const Ask& ask : asks) alone.push_back(study.talk.ask(ask));
   std::vector<Difference> differences;
   for (const std::size_t count : kAtOnce) {
