@@ -241,6 +241,6 @@ Result<std::unique_ptr<Server>> Server::open(LiveSession& session, const ServerO
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 int Server::port() const { return impl_->port(); }
-Status Server::run(std::stop_token stop) { return impl_->run(stop); }
+Status Server::run(const std::stop_token& stop) { return impl_->run(stop); }
 
 }  // namespace nanscope::serve

@@ -35,7 +35,7 @@ class Server {
   int port() const;
   /// Answers until `stop`: the question that is being answered then still is, those that wait are refused. The engine
   /// runs on this thread. Errors: those of LiveSession::answer().
-  Status run(std::stop_token stop);
+  Status run(const std::stop_token& stop);
 
  private:
   class Impl;
