@@ -12,6 +12,7 @@
 #include "instrument/gguf/config.h"
 #include "instrument/gguf/gguf_file.h"
 #include "instrument/gguf/names.h"
+#include "instrument/gguf/tokenizer.h"
 
 namespace nanscope {
 
@@ -55,6 +56,8 @@ class GgufModel {
   std::string_view model_type() const { return model_type_of(header()); }
   /// As text; see config_of_gguf(). Errors are one line with the file.
   Result<std::string> config() const;
+  /// Whether the metadata hold a tokenizer that is read.
+  bool has_tokenizer() const { return nanscope::has_tokenizer(header()); }
   Status check() const;
 
  private:

@@ -142,7 +142,9 @@ Result<ModelSpec> read_gguf_spec(const std::filesystem::path& path) {
   const auto config = (*model)->config();
   if (!config) return tl::unexpected(config.error());
   Result<ModelSpec> spec = parse_model_spec(*config, path.string());
-  if (spec) spec->model.weights = path.lexically_normal().string();
+  if (!spec) return spec;
+  spec->model.weights = path.lexically_normal().string();
+  if ((*model)->has_tokenizer()) spec->model.tokenizer = spec->model.weights;
   return spec;
 }
 

@@ -67,7 +67,7 @@ class Tokenizer {
   /// Replace of one character, ByteFallback, Fuse and Strip (where a text begins), in this order;
   /// added_tokens. The post_processor and chat templates are not applied: tokens that frame a prompt
   /// are the caller's to add; neither are truncation and padding. Errors say what is unsupported or
-  /// wrong in one line.
+  /// wrong in one line. Or a GGUF file, whose metadata hold one (tokenizer_of_gguf()).
   static Result<Tokenizer> load(const std::filesystem::path& path);
   /// The same from the file's text; `file` is what errors call it.
   static Result<Tokenizer> parse(std::string_view json, std::string_view file);

@@ -13,6 +13,7 @@
 
 #include "core/parse_json.h"
 #include "instrument/files/file.h"
+#include "instrument/gguf/tokenizer.h"
 #include "instrument/tokenizer/byte_alphabet.h"
 #include "instrument/tokenizer/character.h"
 #include "instrument/tokenizer/json_fields.h"
@@ -272,6 +273,14 @@ Result<Tokenizer> Tokenizer::parse(std::string_view text, std::string_view file)
 }
 
 Result<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
+  const auto head = read_beginning(path, 4);
+  if (head && is_gguf(*head)) {
+    const auto file = GgufFile::open(path);
+    if (!file) return tl::unexpected(file.error());
+    const auto text = tokenizer_of_gguf(file->header(), path.string());
+    if (!text) return tl::unexpected(text.error());
+    return parse(*text, path.string());
+  }
   const auto bytes = read_file(path, kMaxFile);
   if (!bytes) return tl::unexpected(bytes.error());
   return parse(as_text(*bytes), path.string());

@@ -10,6 +10,7 @@
 #include "instrument/diagnosis/facts.h"
 #include "instrument/engine/engine.h"
 #include "instrument/engine/model_folder.h"
+#include "instrument/gguf/gguf_model.h"
 #include "instrument/model/model_spec.h"
 #include "instrument/recompute/arithmetic.h"
 #include "instrument/recompute/bounds.h"
@@ -145,7 +146,9 @@ Result<std::vector<std::int32_t>> served_ids(DumpRun& dump) {
 Result<std::string> compare_ids(const std::vector<std::int32_t>& ids, const std::string& text,
                                 const std::filesystem::path& folder) {
   constexpr std::size_t kMostBefore = 64;
-  const auto tokenizer = Tokenizer::load(folder / "tokenizer.json");
+  const auto gguf = gguf_of(folder);
+  if (!gguf) return tl::unexpected(gguf.error());
+  const auto tokenizer = Tokenizer::load(*gguf ? **gguf : folder / "tokenizer.json");
   if (!tokenizer) return tl::unexpected(tokenizer.error());
   const auto own = tokenizer->encode(text);
   if (!own) return tl::unexpected(own.error());

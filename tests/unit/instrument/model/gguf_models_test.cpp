@@ -384,6 +384,19 @@ TEST(GgufConfigs, ScaleGemmasScoresByTheSizeOfTheModel) {
   EXPECT_DOUBLE_EQ(scale_of("gemma3", 62), 1 / std::sqrt(24.0));
 }
 
+TEST(GgufConfigs, NameATokenizerThatIsRead) {
+  const TemporaryFolder folder;
+  const auto tokenizer_of = [&](const char* model, const char* pre) {
+    Builder file = small_llama();
+    write_file(folder / "m.gguf", file.text("tokenizer.ggml.model", model).text("tokenizer.ggml.pre", pre).build());
+    return read_model_spec(folder / "m.gguf").value().model.tokenizer;
+  };
+  EXPECT_EQ(tokenizer_of("gpt2", "llama-bpe"), (folder / "m.gguf").string());
+  EXPECT_EQ(tokenizer_of("gpt2", "unheard-of"), "");
+  EXPECT_EQ(tokenizer_of("gpt2", ""), "");
+  EXPECT_EQ(tokenizer_of("llama", "default"), "");
+}
+
 TEST(GgufModels, TensorsThatDoNotFitAreNamed) {
   const TemporaryFolder folder;
   const auto opened = [&](const Builder& file) {
