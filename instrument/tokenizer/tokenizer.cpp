@@ -39,7 +39,7 @@ Status Tokenizer::encode_plain(std::string_view text, bool begins_text, std::vec
   for (const Splitter& splitter : parts_.splitters) {
     std::vector<std::string_view> finer;
     for (const std::string_view piece : pieces) {
-      if (const auto status = splitter.split(piece, finer); !status) return status;
+      if (auto status = splitter.split(piece, finer); !status) return status;
     }
     pieces = std::move(finer);
   }
