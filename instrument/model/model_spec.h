@@ -26,8 +26,8 @@ struct ModelSpec {
 
 /// Reads the config.json of a Hugging Face checkpoint folder, or what a GGUF file says in its place; of that,
 /// activations are f32. `model.weights` is the folder or the file, `model.tokenizer` its tokenizer.json, or the file
-/// again, if there is one that is read. Errors are one line with the file and the key: a family that is not known, a key
-/// that is missing, has another type, is out of range, or says something that the engine does not do.
+/// again, if there is one that is read. Errors are one line with the file and the key: a family that is not known, a
+/// key that is missing, has another type, is out of range, or says something that the engine does not do.
 Result<ModelSpec> read_model_spec(const std::filesystem::path& folder);
 
 /// The same from the text of a config.json; `file` is what errors call it. Neither folder nor tokenizer are set.
