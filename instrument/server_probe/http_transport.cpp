@@ -61,7 +61,9 @@ class Http final : public Transport {
     if (exchange.answer.size() > kMostAnswer) {
       return fail(fmt::format("{}{}: the answer is larger than {} bytes", host_, path, kMostAnswer));
     }
-    if (!got) return fail(fmt::format("{}{}: {}", host_, path, httplib::to_string(got.error())));
+    if (!got)
+      return fail(fmt::format("{}{}: no answer ({}): check the URL, and whether the server runs", host_, path,
+                              httplib::to_string(got.error())));
     exchange.status = got->status;
     return {};
   }
