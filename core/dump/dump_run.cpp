@@ -153,6 +153,7 @@ Fact<TensorData> DumpRun::read_elements(const Tensor& tensor, std::int64_t first
   const std::size_t size = nanscope::info(tensor.format).storage_bytes();
   TensorData out{tensor.format, count, tensor.channels, {}};
   out.bytes.resize(static_cast<std::size_t>(out.count()) * size);
+  if (out.bytes.empty()) return out;
   const bool direct = same_bytes(dumped, tensor.format);
   const std::span<const std::byte> bytes = held->bytes;
   std::byte* to = out.bytes.data();

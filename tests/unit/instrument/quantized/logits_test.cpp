@@ -99,7 +99,8 @@ TEST_P(QuantizedModels, ReadAsTheyAreStoredGiveEveryBitOfDecodedOnes) {
     }
   };
   expect_same(run(folder, prompt, 4));
-  expect_same(run(folder, prompt, 4, false, "cpu:baseline"));
+  // Sanitizers' builds have the instructions of this machine alone.
+  if (kernels::make_device("cpu:baseline", 1)) expect_same(run(folder, prompt, 4, false, "cpu:baseline"));
 }
 
 TEST_P(QuantizedModels, AreMultipliedWithQuantizedInputs) {
