@@ -146,6 +146,12 @@ void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderDefaults& 
   read_rope(config, spec, defaults.rope_base, defaults.partial_rotary);
 }
 
+void read_attention_bias(ConfigReader& config, ModelSpec& spec) {
+  const bool bias = config.flag("attention_bias", false);
+  spec.model.qkv_bias = bias;
+  spec.model.o_bias = bias;
+}
+
 void read_window(ConfigReader& config, ModelSpec& spec, std::int64_t otherwise) {
   const std::int64_t missing = config.states("sliding_window") ? 0 : otherwise;
   spec.model.window = config.integer("sliding_window", missing, 0, kMostPositions);

@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -37,6 +39,9 @@ void read_two_ropes(ConfigReader& config, ModelSpec& spec, double default_base, 
 /// `no_rope_layers`, a 0 for each layer without rotary positions; or every `no_rope_layer_interval`-th.
 void read_layers_without_rope(ConfigReader& config, ModelSpec& spec);
 
+/// `attention_bias`: of all four projections of attention.
+void read_attention_bias(ConfigReader& config, ModelSpec& spec);
+
 /// `layer_types`: names which layers see a window. Where it is missing, `full` says which do not.
 void read_layer_types(ConfigReader& config, ModelSpec& spec, const std::function<bool(std::int64_t layer)>& full);
 
@@ -64,36 +69,48 @@ void read_deepseek_experts(ConfigReader& config, ModelSpec& spec, const Deepseek
 inline constexpr WeightRule kDecoderGlobals[] = {
     {"embed", "model.embed_tokens"}, {"final_norm", "model.norm"}, {"lm_head", "lm_head"}};
 
+/// The rules of several lists, one after the other.
+template <std::size_t... Counts>
+constexpr std::array<WeightRule, (Counts + ...)> joined(const WeightRule (&... lists)[Counts]) {
+  std::array<WeightRule, (Counts + ...)> all;
+  std::size_t at = 0;
+  const auto add = [&](const auto& list) {
+    for (const WeightRule& rule : list) all[at++] = rule;
+  };
+  (add(lists), ...);
+  return all;
+}
+
+/// Norms before the branches of a layer, or on what comes out of them.
+inline constexpr WeightRule kNormsBefore[] = {{"attn_norm", "input_layernorm"},
+                                              {"mlp_norm", "post_attention_layernorm"}};
+inline constexpr WeightRule kNormsOfBranches[] = {{"attn_post_norm", "post_attention_layernorm"},
+                                                  {"mlp_post_norm", "post_feedforward_layernorm"}};
+/// Norms on Q and K stand in the lists of families that have none too.
+inline constexpr WeightRule kAttention[] = {{"q_proj", "self_attn.q_proj"}, {"k_proj", "self_attn.k_proj"},
+                                            {"v_proj", "self_attn.v_proj"}, {"o_proj", "self_attn.o_proj"},
+                                            {"q_norm", "self_attn.q_norm"}, {"k_norm", "self_attn.k_norm"}};
+inline constexpr WeightRule kMlp[] = {
+    {"gate_proj", "mlp.gate_proj"}, {"up_proj", "mlp.up_proj"}, {"down_proj", "mlp.down_proj"}};
 /// Experts as modules of transformers 5 keep them, and their state_dict() has them; save_pretrained() writes them
 /// apart.
-inline constexpr WeightRule kStackedGate{
-    .ours = "experts.gate_proj", .theirs = "mlp.experts.gate_up_proj", .part = WeightPart::gate, .stacked = true};
-inline constexpr WeightRule kStackedUp{
-    .ours = "experts.up_proj", .theirs = "mlp.experts.gate_up_proj", .part = WeightPart::up, .stacked = true};
-inline constexpr WeightRule kStackedDown{
-    .ours = "experts.down_proj", .theirs = "mlp.experts.down_proj", .stacked = true};
+inline constexpr WeightRule kStackedExperts[] = {
+    {.ours = "experts.gate_proj", .theirs = "mlp.experts.gate_up_proj", .part = WeightPart::gate, .stacked = true},
+    {.ours = "experts.up_proj", .theirs = "mlp.experts.gate_up_proj", .part = WeightPart::up, .stacked = true},
+    {.ours = "experts.down_proj", .theirs = "mlp.experts.down_proj", .stacked = true}};
+inline constexpr WeightRule kExperts[] = {{"router", "mlp.gate"},
+                                          {"experts.gate_proj", "mlp.experts.{}.gate_proj"},
+                                          {"experts.up_proj", "mlp.experts.{}.up_proj"},
+                                          {"experts.down_proj", "mlp.experts.{}.down_proj"}};
 
-/// Attention of Llama with norms on Q and K, and a mixture as DeepSeek-V3 has it.
-inline constexpr WeightRule kDeepseekMixtureParts[] = {{"attn_norm", "input_layernorm"},
-                                                       {"q_proj", "self_attn.q_proj"},
-                                                       {"k_proj", "self_attn.k_proj"},
-                                                       {"v_proj", "self_attn.v_proj"},
-                                                       {"o_proj", "self_attn.o_proj"},
-                                                       {"mlp_norm", "post_attention_layernorm"},
-                                                       {"q_norm", "self_attn.q_norm"},
-                                                       {"k_norm", "self_attn.k_norm"},
-                                                       {"gate_proj", "mlp.gate_proj"},
-                                                       {"up_proj", "mlp.up_proj"},
-                                                       {"down_proj", "mlp.down_proj"},
-                                                       {"router", "mlp.gate"},
-                                                       {"experts.gate_proj", "mlp.experts.{}.gate_proj"},
-                                                       {"experts.up_proj", "mlp.experts.{}.up_proj"},
-                                                       {"experts.down_proj", "mlp.experts.{}.down_proj"},
-                                                       kStackedGate,
-                                                       kStackedUp,
-                                                       kStackedDown,
-                                                       {"shared_expert.gate_proj", "mlp.shared_experts.gate_proj"},
-                                                       {"shared_expert.up_proj", "mlp.shared_experts.up_proj"},
-                                                       {"shared_expert.down_proj", "mlp.shared_experts.down_proj"}};
+inline constexpr auto kDecoderParts = joined(kNormsBefore, kAttention, kMlp);
+inline constexpr auto kBranchNormParts = joined(kNormsOfBranches, kAttention, kMlp);
+inline constexpr auto kMixtureParts = joined(kNormsBefore, kAttention, kMlp, kExperts, kStackedExperts);
+/// With the shared experts of DeepSeek-V3 and its descendants.
+inline constexpr WeightRule kSharedExperts[] = {{"shared_expert.gate_proj", "mlp.shared_experts.gate_proj"},
+                                                {"shared_expert.up_proj", "mlp.shared_experts.up_proj"},
+                                                {"shared_expert.down_proj", "mlp.shared_experts.down_proj"}};
+inline constexpr auto kDeepseekMixtureParts =
+    joined(kNormsBefore, kAttention, kMlp, kExperts, kStackedExperts, kSharedExperts);
 
 }  // namespace nanscope

@@ -8,9 +8,7 @@ Status read_dots1(ConfigReader& config, ModelSpec& spec) {
   ModelConfig& model = spec.model;
   read_decoder(config, spec, {.kv_heads = 32});
   model.qk_norm = true;
-  const bool bias = config.flag("attention_bias", false);
-  model.qkv_bias = bias;
-  model.o_bias = bias;
+  read_attention_bias(config, spec);
   read_deepseek_experts(config, spec, {.experts = 128, .chosen = 6, .width = 1408, .scale = 1, .dense = 0});
   spec.moe.normalise = config.flag("norm_topk_prob", false);
   read_window(config, spec, 4096);

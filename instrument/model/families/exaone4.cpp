@@ -19,18 +19,6 @@ Status read_exaone4(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kExaone4Parts[] = {{"attn_post_norm", "post_attention_layernorm"},
-                                        {"mlp_post_norm", "post_feedforward_layernorm"},
-                                        {"q_proj", "self_attn.q_proj"},
-                                        {"k_proj", "self_attn.k_proj"},
-                                        {"v_proj", "self_attn.v_proj"},
-                                        {"o_proj", "self_attn.o_proj"},
-                                        {"q_norm", "self_attn.q_norm"},
-                                        {"k_norm", "self_attn.k_norm"},
-                                        {"gate_proj", "mlp.gate_proj"},
-                                        {"up_proj", "mlp.up_proj"},
-                                        {"down_proj", "mlp.down_proj"}};
-
 }  // namespace
 
 extern const ModelFamily family_exaone4;
@@ -40,6 +28,6 @@ const ModelFamily family_exaone4{.name = "exaone4",
                                  .layers = "model.layers.",
                                  .base = "model.",
                                  .globals = kDecoderGlobals,
-                                 .parts = kExaone4Parts};
+                                 .parts = kBranchNormParts};
 
 }  // namespace nanscope

@@ -9,9 +9,7 @@ void read_gemma(ConfigReader& config, ModelSpec& spec, double attention_softcap,
   spec.model.mlp = kernels::ActivationKind::geglu_tanh;
   spec.model.embedding_scale = std::sqrt(static_cast<double>(spec.model.width));
   spec.model.attention_scale = 1 / std::sqrt(config.number("query_pre_attn_scalar", 256, 1e-3));
-  const bool bias = config.flag("attention_bias", false);
-  spec.model.qkv_bias = bias;
-  spec.model.o_bias = bias;
+  read_attention_bias(config, spec);
   const auto softcap = [&](const char* key, double otherwise) {
     return config.number(key, config.states(key) ? 0 : otherwise);
   };

@@ -10,9 +10,7 @@ Status read_gemma1(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.kv_heads = 16, .head_dim = 256, .tied = true});
   spec.model.mlp = kernels::ActivationKind::geglu_tanh;
   spec.model.embedding_scale = std::sqrt(static_cast<double>(spec.model.width));
-  const bool bias = config.flag("attention_bias", false);
-  spec.model.qkv_bias = bias;
-  spec.model.o_bias = bias;
+  read_attention_bias(config, spec);
   // Files say "gelu" and mean the tanh form (transformers/models/gemma/configuration_gemma.py).
   if (const std::string act = config.text("hidden_act", "gelu_pytorch_tanh");
       act != "gelu" && act != "gelu_pytorch_tanh") {

@@ -25,24 +25,14 @@ Status read_minimax_m2(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kMinimaxM2Parts[] = {{"attn_norm", "input_layernorm"},
-                                          {"q_proj", "self_attn.q_proj"},
-                                          {"k_proj", "self_attn.k_proj"},
-                                          {"v_proj", "self_attn.v_proj"},
-                                          {"o_proj", "self_attn.o_proj"},
-                                          {"mlp_norm", "post_attention_layernorm"},
-                                          {"q_norm", "self_attn.q_norm"},
-                                          {"k_norm", "self_attn.k_norm"},
-                                          {"router", "block_sparse_moe.gate"},
-                                          {"router", "block_sparse_moe"},
-                                          {"router", "mlp.gate"},
-                                          {"router", "mlp"},
-                                          {"experts.gate_proj", "block_sparse_moe.experts.{}.w1"},
-                                          {"experts.up_proj", "block_sparse_moe.experts.{}.w3"},
-                                          {"experts.down_proj", "block_sparse_moe.experts.{}.w2"},
-                                          kStackedGate,
-                                          kStackedUp,
-                                          kStackedDown};
+constexpr WeightRule kMinimaxM2Experts[] = {{"router", "block_sparse_moe.gate"},
+                                            {"router", "block_sparse_moe"},
+                                            {"router", "mlp.gate"},
+                                            {"router", "mlp"},
+                                            {"experts.gate_proj", "block_sparse_moe.experts.{}.w1"},
+                                            {"experts.up_proj", "block_sparse_moe.experts.{}.w3"},
+                                            {"experts.down_proj", "block_sparse_moe.experts.{}.w2"}};
+constexpr auto kMinimaxM2Parts = joined(kNormsBefore, kAttention, kMinimaxM2Experts, kStackedExperts);
 
 }  // namespace
 

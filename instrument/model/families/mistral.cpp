@@ -11,11 +11,6 @@ Status read_mistral(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kMistralParts[] = {
-    {"attn_norm", "input_layernorm"}, {"q_proj", "self_attn.q_proj"}, {"k_proj", "self_attn.k_proj"},
-    {"v_proj", "self_attn.v_proj"},   {"o_proj", "self_attn.o_proj"}, {"mlp_norm", "post_attention_layernorm"},
-    {"gate_proj", "mlp.gate_proj"},   {"up_proj", "mlp.up_proj"},     {"down_proj", "mlp.down_proj"}};
-
 }  // namespace
 
 extern const ModelFamily family_mistral;
@@ -25,6 +20,6 @@ const ModelFamily family_mistral{.name = "mistral",
                                  .layers = "model.layers.",
                                  .base = "model.",
                                  .globals = kDecoderGlobals,
-                                 .parts = kMistralParts};
+                                 .parts = kDecoderParts};
 
 }  // namespace nanscope

@@ -14,20 +14,12 @@ Status read_mixtral(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kMixtralParts[] = {{"attn_norm", "input_layernorm"},
-                                        {"q_proj", "self_attn.q_proj"},
-                                        {"k_proj", "self_attn.k_proj"},
-                                        {"v_proj", "self_attn.v_proj"},
-                                        {"o_proj", "self_attn.o_proj"},
-                                        {"mlp_norm", "post_attention_layernorm"},
-                                        {"router", "block_sparse_moe.gate"},
-                                        {"experts.gate_proj", "block_sparse_moe.experts.{}.w1"},
-                                        {"experts.up_proj", "block_sparse_moe.experts.{}.w3"},
-                                        {"experts.down_proj", "block_sparse_moe.experts.{}.w2"},
-                                        {"router", "mlp.gate"},
-                                        kStackedGate,
-                                        kStackedUp,
-                                        kStackedDown};
+constexpr WeightRule kMixtralExperts[] = {{"router", "block_sparse_moe.gate"},
+                                          {"router", "mlp.gate"},
+                                          {"experts.gate_proj", "block_sparse_moe.experts.{}.w1"},
+                                          {"experts.up_proj", "block_sparse_moe.experts.{}.w3"},
+                                          {"experts.down_proj", "block_sparse_moe.experts.{}.w2"}};
+constexpr auto kMixtralParts = joined(kNormsBefore, kAttention, kMixtralExperts, kStackedExperts);
 
 }  // namespace
 

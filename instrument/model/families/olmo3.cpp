@@ -11,26 +11,12 @@ Status read_olmo3(ConfigReader& config, ModelSpec& spec) {
   spec.model.norm_placement = NormPlacement::branch;
   spec.model.qk_norm = true;
   spec.model.qk_norm_over = QkNormOver::projection;
-  const bool bias = config.flag("attention_bias", false);
-  spec.model.qkv_bias = bias;
-  spec.model.o_bias = bias;
+  read_attention_bias(config, spec);
   read_window(config, spec, 4096);
   read_layer_types(config, spec, [](std::int64_t layer) { return (layer + 1) % 4 == 0; });
   config.only_text("hidden_act", "silu");
   return config.status();
 }
-
-constexpr WeightRule kOlmo3Parts[] = {{"attn_post_norm", "post_attention_layernorm"},
-                                      {"mlp_post_norm", "post_feedforward_layernorm"},
-                                      {"q_proj", "self_attn.q_proj"},
-                                      {"k_proj", "self_attn.k_proj"},
-                                      {"v_proj", "self_attn.v_proj"},
-                                      {"o_proj", "self_attn.o_proj"},
-                                      {"q_norm", "self_attn.q_norm"},
-                                      {"k_norm", "self_attn.k_norm"},
-                                      {"gate_proj", "mlp.gate_proj"},
-                                      {"up_proj", "mlp.up_proj"},
-                                      {"down_proj", "mlp.down_proj"}};
 
 }  // namespace
 
@@ -41,6 +27,6 @@ const ModelFamily family_olmo3{.name = "olmo3",
                                .layers = "model.layers.",
                                .base = "model.",
                                .globals = kDecoderGlobals,
-                               .parts = kOlmo3Parts};
+                               .parts = kBranchNormParts};
 
 }  // namespace nanscope

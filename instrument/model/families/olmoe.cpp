@@ -8,9 +8,7 @@ Status read_olmoe(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.norm_eps = 1e-5});
   spec.model.qk_norm = true;
   spec.model.qk_norm_over = QkNormOver::projection;
-  const bool bias = config.flag("attention_bias", false);
-  spec.model.qkv_bias = bias;
-  spec.model.o_bias = bias;
+  read_attention_bias(config, spec);
   if (config.has("clip_qkv")) config.reject("clip_qkv", "queries, keys and values that are clipped are not supported");
   read_experts(config, spec, 8, false);
   spec.model.experts = config.integer("num_local_experts", config.integer("num_experts", 64, 1, 256), 1, 256);
@@ -18,22 +16,6 @@ Status read_olmoe(ConfigReader& config, ModelSpec& spec) {
   config.only_text("hidden_act", "silu");
   return config.status();
 }
-
-constexpr WeightRule kOlmoeParts[] = {{"attn_norm", "input_layernorm"},
-                                      {"q_proj", "self_attn.q_proj"},
-                                      {"k_proj", "self_attn.k_proj"},
-                                      {"v_proj", "self_attn.v_proj"},
-                                      {"o_proj", "self_attn.o_proj"},
-                                      {"mlp_norm", "post_attention_layernorm"},
-                                      {"q_norm", "self_attn.q_norm"},
-                                      {"k_norm", "self_attn.k_norm"},
-                                      {"router", "mlp.gate"},
-                                      {"experts.gate_proj", "mlp.experts.{}.gate_proj"},
-                                      {"experts.up_proj", "mlp.experts.{}.up_proj"},
-                                      {"experts.down_proj", "mlp.experts.{}.down_proj"},
-                                      kStackedGate,
-                                      kStackedUp,
-                                      kStackedDown};
 
 }  // namespace
 
@@ -44,6 +26,6 @@ const ModelFamily family_olmoe{.name = "olmoe",
                                .layers = "model.layers.",
                                .base = "model.",
                                .globals = kDecoderGlobals,
-                               .parts = kOlmoeParts};
+                               .parts = kMixtureParts};
 
 }  // namespace nanscope

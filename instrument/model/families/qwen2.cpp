@@ -12,11 +12,6 @@ Status read_qwen2(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kQwen2Parts[] = {
-    {"attn_norm", "input_layernorm"}, {"q_proj", "self_attn.q_proj"}, {"k_proj", "self_attn.k_proj"},
-    {"v_proj", "self_attn.v_proj"},   {"o_proj", "self_attn.o_proj"}, {"mlp_norm", "post_attention_layernorm"},
-    {"gate_proj", "mlp.gate_proj"},   {"up_proj", "mlp.up_proj"},     {"down_proj", "mlp.down_proj"}};
-
 }  // namespace
 
 extern const ModelFamily family_qwen2;
@@ -26,6 +21,6 @@ const ModelFamily family_qwen2{.name = "qwen2",
                                .layers = "model.layers.",
                                .base = "model.",
                                .globals = kDecoderGlobals,
-                               .parts = kQwen2Parts};
+                               .parts = kDecoderParts};
 
 }  // namespace nanscope

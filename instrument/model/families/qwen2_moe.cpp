@@ -18,26 +18,11 @@ Status read_qwen2_moe(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kQwen2MoeParts[] = {{"attn_norm", "input_layernorm"},
-                                         {"q_proj", "self_attn.q_proj"},
-                                         {"k_proj", "self_attn.k_proj"},
-                                         {"v_proj", "self_attn.v_proj"},
-                                         {"o_proj", "self_attn.o_proj"},
-                                         {"mlp_norm", "post_attention_layernorm"},
-                                         {"gate_proj", "mlp.gate_proj"},
-                                         {"up_proj", "mlp.up_proj"},
-                                         {"down_proj", "mlp.down_proj"},
-                                         {"router", "mlp.gate"},
-                                         {"experts.gate_proj", "mlp.experts.{}.gate_proj"},
-                                         {"experts.up_proj", "mlp.experts.{}.up_proj"},
-                                         {"experts.down_proj", "mlp.experts.{}.down_proj"},
-                                         kStackedGate,
-                                         kStackedUp,
-                                         kStackedDown,
-                                         {"shared_expert.gate_proj", "mlp.shared_expert.gate_proj"},
-                                         {"shared_expert.up_proj", "mlp.shared_expert.up_proj"},
-                                         {"shared_expert.down_proj", "mlp.shared_expert.down_proj"},
-                                         {"shared_gate", "mlp.shared_expert_gate"}};
+constexpr WeightRule kSharedExpert[] = {{"shared_expert.gate_proj", "mlp.shared_expert.gate_proj"},
+                                        {"shared_expert.up_proj", "mlp.shared_expert.up_proj"},
+                                        {"shared_expert.down_proj", "mlp.shared_expert.down_proj"},
+                                        {"shared_gate", "mlp.shared_expert_gate"}};
+constexpr auto kQwen2MoeParts = joined(kNormsBefore, kAttention, kMlp, kExperts, kStackedExperts, kSharedExpert);
 
 }  // namespace
 

@@ -7,9 +7,7 @@ namespace {
 Status read_qwen3_moe(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.kv_heads = 4});
   spec.model.qk_norm = true;
-  const bool bias = config.flag("attention_bias", false);
-  spec.model.qkv_bias = bias;
-  spec.model.o_bias = bias;
+  read_attention_bias(config, spec);
   read_optional_window(config, spec);
   spec.model.full_layers.clear();  // the window, if any, is of all layers
   read_experts(config, spec, 8, false);
@@ -20,25 +18,6 @@ Status read_qwen3_moe(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kQwen3MoeParts[] = {{"attn_norm", "input_layernorm"},
-                                         {"q_proj", "self_attn.q_proj"},
-                                         {"k_proj", "self_attn.k_proj"},
-                                         {"v_proj", "self_attn.v_proj"},
-                                         {"o_proj", "self_attn.o_proj"},
-                                         {"q_norm", "self_attn.q_norm"},
-                                         {"k_norm", "self_attn.k_norm"},
-                                         {"mlp_norm", "post_attention_layernorm"},
-                                         {"gate_proj", "mlp.gate_proj"},
-                                         {"up_proj", "mlp.up_proj"},
-                                         {"down_proj", "mlp.down_proj"},
-                                         {"router", "mlp.gate"},
-                                         {"experts.gate_proj", "mlp.experts.{}.gate_proj"},
-                                         {"experts.up_proj", "mlp.experts.{}.up_proj"},
-                                         {"experts.down_proj", "mlp.experts.{}.down_proj"},
-                                         kStackedGate,
-                                         kStackedUp,
-                                         kStackedDown};
-
 }  // namespace
 
 extern const ModelFamily family_qwen3_moe;
@@ -48,6 +27,6 @@ const ModelFamily family_qwen3_moe{.name = "qwen3_moe",
                                    .layers = "model.layers.",
                                    .base = "model.",
                                    .globals = kDecoderGlobals,
-                                   .parts = kQwen3MoeParts};
+                                   .parts = kMixtureParts};
 
 }  // namespace nanscope

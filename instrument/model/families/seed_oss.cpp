@@ -14,11 +14,6 @@ Status read_seed_oss(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kSeedOssParts[] = {
-    {"attn_norm", "input_layernorm"}, {"q_proj", "self_attn.q_proj"}, {"k_proj", "self_attn.k_proj"},
-    {"v_proj", "self_attn.v_proj"},   {"o_proj", "self_attn.o_proj"}, {"mlp_norm", "post_attention_layernorm"},
-    {"gate_proj", "mlp.gate_proj"},   {"up_proj", "mlp.up_proj"},     {"down_proj", "mlp.down_proj"}};
-
 }  // namespace
 
 extern const ModelFamily family_seed_oss;
@@ -28,6 +23,6 @@ const ModelFamily family_seed_oss{.name = "seed_oss",
                                   .layers = "model.layers.",
                                   .base = "model.",
                                   .globals = kDecoderGlobals,
-                                  .parts = kSeedOssParts};
+                                  .parts = kDecoderParts};
 
 }  // namespace nanscope

@@ -16,11 +16,6 @@ Status read_stablelm(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kStablelmParts[] = {
-    {"attn_norm", "input_layernorm"}, {"q_proj", "self_attn.q_proj"}, {"k_proj", "self_attn.k_proj"},
-    {"v_proj", "self_attn.v_proj"},   {"o_proj", "self_attn.o_proj"}, {"mlp_norm", "post_attention_layernorm"},
-    {"gate_proj", "mlp.gate_proj"},   {"up_proj", "mlp.up_proj"},     {"down_proj", "mlp.down_proj"}};
-
 }  // namespace
 
 extern const ModelFamily family_stablelm;
@@ -30,6 +25,6 @@ const ModelFamily family_stablelm{.name = "stablelm",
                                   .layers = "model.layers.",
                                   .base = "model.",
                                   .globals = kDecoderGlobals,
-                                  .parts = kStablelmParts};
+                                  .parts = kDecoderParts};
 
 }  // namespace nanscope
