@@ -86,10 +86,11 @@ inline constexpr WeightRule kNormsBefore[] = {{"attn_norm", "input_layernorm"},
                                               {"mlp_norm", "post_attention_layernorm"}};
 inline constexpr WeightRule kNormsOfBranches[] = {{"attn_post_norm", "post_attention_layernorm"},
                                                   {"mlp_post_norm", "post_feedforward_layernorm"}};
-/// Norms on Q and K stand in the lists of families that have none too.
-inline constexpr WeightRule kAttention[] = {{"q_proj", "self_attn.q_proj"}, {"k_proj", "self_attn.k_proj"},
-                                            {"v_proj", "self_attn.v_proj"}, {"o_proj", "self_attn.o_proj"},
-                                            {"q_norm", "self_attn.q_norm"}, {"k_norm", "self_attn.k_norm"}};
+inline constexpr WeightRule kAttention[] = {{"q_proj", "self_attn.q_proj"},
+                                            {"k_proj", "self_attn.k_proj"},
+                                            {"v_proj", "self_attn.v_proj"},
+                                            {"o_proj", "self_attn.o_proj"}};
+inline constexpr WeightRule kNormsOfQueryAndKey[] = {{"q_norm", "self_attn.q_norm"}, {"k_norm", "self_attn.k_norm"}};
 inline constexpr WeightRule kMlp[] = {
     {"gate_proj", "mlp.gate_proj"}, {"up_proj", "mlp.up_proj"}, {"down_proj", "mlp.down_proj"}};
 /// Experts as modules of transformers 5 keep them, and their state_dict() has them; save_pretrained() writes them
@@ -104,13 +105,14 @@ inline constexpr WeightRule kExperts[] = {{"router", "mlp.gate"},
                                           {"experts.down_proj", "mlp.experts.{}.down_proj"}};
 
 inline constexpr auto kDecoderParts = joined(kNormsBefore, kAttention, kMlp);
-inline constexpr auto kBranchNormParts = joined(kNormsOfBranches, kAttention, kMlp);
-inline constexpr auto kMixtureParts = joined(kNormsBefore, kAttention, kMlp, kExperts, kStackedExperts);
+inline constexpr auto kBranchNormParts = joined(kNormsOfBranches, kAttention, kNormsOfQueryAndKey, kMlp);
+inline constexpr auto kMixtureParts =
+    joined(kNormsBefore, kAttention, kNormsOfQueryAndKey, kMlp, kExperts, kStackedExperts);
 /// With the shared experts of DeepSeek-V3 and its descendants.
 inline constexpr WeightRule kSharedExperts[] = {{"shared_expert.gate_proj", "mlp.shared_experts.gate_proj"},
                                                 {"shared_expert.up_proj", "mlp.shared_experts.up_proj"},
                                                 {"shared_expert.down_proj", "mlp.shared_experts.down_proj"}};
 inline constexpr auto kDeepseekMixtureParts =
-    joined(kNormsBefore, kAttention, kMlp, kExperts, kStackedExperts, kSharedExperts);
+    joined(kNormsBefore, kAttention, kNormsOfQueryAndKey, kMlp, kExperts, kStackedExperts, kSharedExperts);
 
 }  // namespace nanscope

@@ -32,7 +32,8 @@ constexpr WeightRule kMinimaxM2Experts[] = {{"router", "block_sparse_moe.gate"},
                                             {"experts.gate_proj", "block_sparse_moe.experts.{}.w1"},
                                             {"experts.up_proj", "block_sparse_moe.experts.{}.w3"},
                                             {"experts.down_proj", "block_sparse_moe.experts.{}.w2"}};
-constexpr auto kMinimaxM2Parts = joined(kNormsBefore, kAttention, kMinimaxM2Experts, kStackedExperts);
+constexpr auto kMinimaxM2Parts =
+    joined(kNormsBefore, kAttention, kNormsOfQueryAndKey, kMinimaxM2Experts, kStackedExperts);
 
 }  // namespace
 

@@ -13,6 +13,8 @@ Status read_qwen3(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
+constexpr auto kQwen3Parts = joined(kNormsBefore, kAttention, kNormsOfQueryAndKey, kMlp);
+
 }  // namespace
 
 extern const ModelFamily family_qwen3;
@@ -22,6 +24,6 @@ const ModelFamily family_qwen3{.name = "qwen3",
                                .layers = "model.layers.",
                                .base = "model.",
                                .globals = kDecoderGlobals,
-                               .parts = kDecoderParts};
+                               .parts = kQwen3Parts};
 
 }  // namespace nanscope
