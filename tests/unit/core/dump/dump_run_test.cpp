@@ -298,6 +298,18 @@ TEST(DumpRun, WhatARouterGivesBesideItsLogitsGoesIntoTheMixture) {
                     "expert_gate_up=" + weights + "gate_up_proj", "expert_down=" + weights + "down_proj"}));
 }
 
+/// Layers before the first mixture are dense (DeepSeek-V3), and so is what one layer of a Qwen2-MoE has.
+TEST(DumpRun, ALayerOfAMixtureMayBeDense) {
+  MemoryDump dump = mixture();
+  const std::string at = "step_00000/model.layers.1.mlp.";
+  for (const char* name : {"gate_proj.output", "up_proj.output", "down_proj.input"}) dump.add(at + name, "f32", {6, 4});
+  for (const char* name : {"input", "down_proj.output", "output"}) dump.add(at + name, "f32", {6, 8});
+  const auto run = dump.run();
+  EXPECT_EQ(kind(*run, at + "down_proj.input"), OpKind::activation);
+  EXPECT_EQ(kind(*run, at + "down_proj.output"), OpKind::gemm);
+  EXPECT_EQ(kind(*run, "step_00000/model.layers.0.mlp.experts.output"), OpKind::expert_mix);
+}
+
 TEST(DumpRun, ExpertsInOneTensorEachAreAllGivenOrNone) {
   const std::string out = "step_00000/model.layers.0.mlp.experts.output";
   for (const std::int64_t there : {3, 2}) {

@@ -188,6 +188,27 @@ TEST(Alignment, ANameThatMisleadsGivesWayToContent) {
   EXPECT_EQ(report.unmatched, 2U);
 }
 
+/// All names are those of the other run: a layer that put out what another one does is a fault, and no other name.
+TEST(Alignment, ContentDoesNotRenameTensorsOfOneEngine) {
+  testing::MemoryDump a;
+  testing::MemoryDump b;
+  const auto values = [](int tensor) {
+    std::vector<double> all;
+    for (std::int64_t i = 0; i < 32 * kChannels; ++i) all.push_back(testing::served(tensor, 2, i, 3));
+    return all;
+  };
+  for (testing::MemoryDump* dump : {&a, &b}) {
+    dump->add("input_ids", "i64", {1, 32}, std::vector<double>(32, 3));
+    dump->add("model.layers.0.mlp.output", "f32", {1, 32, kChannels}, values(dump == &a ? 1 : 2));
+    dump->add("model.layers.1.mlp.output", "f32", {1, 32, kChannels}, values(2));
+  }
+  const DiffReport report = diff_of(a, b, {9, {}, nullptr});
+  EXPECT_EQ(report.unmatched, 0U);
+  EXPECT_EQ(report.differing, 1U);
+  ASSERT_FALSE(report.differences.empty());
+  EXPECT_EQ(report.differences[0].a->name, "model.layers.0.mlp.output");
+}
+
 TEST(Alignment, AMapIsCheckedLineByLine) {
   const auto map = align::parse_name_map("# names\nlayers.*.mlp  blocks.*.ffn\n\nhead lm_head columns\n");
   ASSERT_TRUE(map);

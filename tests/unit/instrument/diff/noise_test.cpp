@@ -85,6 +85,19 @@ TEST(DiffNumbers, StatisticsDifferByMoreThanRoundingInTheirLeastAndInNaN) {
   EXPECT_EQ(differing({1, 5}, {1, 5}, 1), "not-finite");
 }
 
+/// 1 + 2^-7 is what two roundings to bf16 make of 1 at most.
+TEST(DiffNumbers, AWeightIsRoundedOnceByEachRun) {
+  for (const double apart : {0x1p-7, 0x1p-5}) {
+    MemoryDump a;
+    MemoryDump b;
+    a.add("model.layers.0.mlp.down_proj.weight", "f32", {8, 8}, std::vector<double>(64, 1));
+    b.add("model.layers.0.mlp.down_proj.weight", "bf16", {8, 8}, std::vector<double>(64, 1 + apart));
+    const DiffReport report = diff_of(a, b);
+    EXPECT_EQ(report.compared, 1U);
+    EXPECT_EQ(report.rounding, apart == 0x1p-7 ? 1U : 0U) << apart;
+  }
+}
+
 /// One name in the folders of two modules.
 TEST(DiffNumbers, ModulesAreApart) {
   MemoryDump a;
@@ -282,6 +295,24 @@ TEST(DiffNumbers, AChoiceStandsOutWhereItsInputsAreEqual) {
   EXPECT_EQ(found.differences[0].a->name, "model.layers.0.mlp.gate.output.2");
   ASSERT_TRUE(found.differences[0].outstanding);
   EXPECT_EQ(found.differences[0].token, 50);
+}
+
+/// Channels are named where the others have the noise of the other rows, and where they are few.
+TEST(DiffNumbers, ChannelsAreNamedWhereTheOthersAreNoise) {
+  const auto tokens = tokens_of(64);
+  const auto channels_of = [&](std::int64_t first, std::int64_t last) {
+    Served a;
+    Served b;
+    a.step(tokens, 0, 64);
+    b.step(tokens, 0, 64, noise(1e-4, [=](auto at, auto channel, double value) {
+             return at == 9 && channel >= first && channel <= last ? value + 1 : value;
+           }));
+    const DiffReport report = diff_of(a.dump, b.dump);
+    EXPECT_EQ(report.outstanding, 1U);
+    return report.outstanding == 1 ? report.differences[0].outstanding->channels : Range{-1, -1};
+  };
+  EXPECT_EQ(channels_of(3, 4), (Range{3, 4}));
+  EXPECT_EQ(channels_of(1, kChannels - 1), std::nullopt) << "all but one";
 }
 
 TEST(DiffNumbers, ANanOfOneSideAlone) {

@@ -14,6 +14,7 @@ struct How {
   bool normalised = true;
   bool biased = false;  ///< chosen by gate plus bias, weighed by the gate
   bool ids = false;     ///< the chosen are dumped beside the weights
+  double scale = 1;     ///< on the weights, as the op states it
 };
 
 /// The weights of the largest three of eight, largest first.
@@ -40,7 +41,7 @@ Case routed(const How& how, const Change& change) {
     const double chosen = gates[order[0]] + gates[order[1]] + gates[order[2]];
     for (std::int64_t i = 0; i < kChosen; ++i) {
       const double over = how.normalised ? chosen : how.sigmoid ? 1 : all;
-      out.right.at(r, i) = gates[order[static_cast<std::size_t>(i)]] / over;
+      out.right.at(r, i) = how.scale * gates[order[static_cast<std::size_t>(i)]] / over;
       ids.at(r, i) = static_cast<double>(order[static_cast<std::size_t>(i)]);
     }
   }
@@ -54,8 +55,10 @@ Case routed(const How& how, const Change& change) {
                                 return static_cast<float>(bias(c));
                               }}));
   }
-  out.out =
-      g.op("route", OpKind::route, inputs, {.role = "router_weights", .channels = kChosen, .fill = fill_of(stored)});
+  RouteAttributes attributes;
+  if (how.scale != 1) attributes.scale = how.scale;
+  out.out = g.op("route", OpKind::route, inputs,
+                 {.role = "router_weights", .channels = kChosen, .fill = fill_of(stored)}, attributes);
   if (how.ids) {
     g.op("route_ids", OpKind::route, {{"logits", logits}},
          {.role = "router_ids", .channels = kChosen, .fill = fill_of(ids), .format = Format::i32});
@@ -78,6 +81,10 @@ TEST(RecomputeRoute, ChosenByABiasThatIsNoPartOfTheWeights) {
 TEST(RecomputeRoute, TheChosenThatWereDumped) {
   expect_right(routed({.sigmoid = true, .biased = true, .ids = true}, unchanged), "sigmoid, the largest, normalised",
                256);
+}
+
+TEST(RecomputeRoute, TimesAScale) {
+  expect_right(routed({.sigmoid = true, .scale = 2.5}, unchanged), "sigmoid, the largest, normalised", 256);
 }
 
 TEST(RecomputeRoute, SeesAWeightThatIsOff) {
