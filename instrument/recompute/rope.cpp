@@ -241,13 +241,14 @@ std::vector<OpForm> faults_rope(Values& values, const Op& op, const Tensor& out)
   const OpForm chosen = values.recomputer().form_of(op, out);
   const Step* step = values.run().step(out.step);
   for (const int shift : {-1, 1, 2, -2}) {
-    if (step == nullptr || !step->placed) break;
+    if (step == nullptr || !step->placed || chosen.variant == kNone) break;
     OpForm form = chosen;
     form.shift = shift;
     form.text = "positions off by " + std::to_string(shift);
     form.fault = true;
     forms.push_back(form);
   }
+  if (chosen.variant == kNone) return forms;
   OpForm none = chosen;
   none.variant = kNone;
   none.text = "not rotated";

@@ -80,4 +80,12 @@ std::vector<RopeVariant> rope_variants(const ModelForms& model, bool local, std:
   return found;
 }
 
+std::int64_t longest_context(const TriedOp& subject) {
+  const Step* step = subject.run().step(subject.op.step);
+  std::int64_t context = 0;
+  for (std::size_t i = 0; step != nullptr && i < step->spans.size(); ++i)
+    context = std::max(context, step->spans[i].context);
+  return context;
+}
+
 }  // namespace nanscope

@@ -17,4 +17,7 @@ struct RopeVariant {
 /// Other bases, scalings left out, of other layers, of other lengths, of more or less of a head.
 std::vector<RopeVariant> rope_variants(const ModelForms& model, bool local, std::int64_t context);
 
+/// Tokens of the longest sequence of a step, those before it included.
+std::int64_t longest_context(const TriedOp& subject);
+
 }  // namespace nanscope

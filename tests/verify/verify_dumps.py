@@ -34,9 +34,11 @@ import nanscope_capture  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 FAMILIES = ("gpt2", "gpt2-scaled", "llama2", "llama3", "llama-linear", "mistral", "qwen2", "qwen3", "phi3", "gemma2",
-            "gemma3", "olmo2", "mixtral", "qwen2-moe", "qwen3-moe", "gpt-oss")
+            "gemma3", "olmo2", "mixtral", "qwen2-moe", "qwen3-moe", "gpt-oss", "gemma1", "olmo3", "smollm3", "exaone4",
+            "starcoder2", "stablelm", "seed-oss", "olmoe", "minimax-m2", "glm4-moe", "dots1")
 GOLDEN = ("healthy-gemma2-f32", "healthy-mixtral-bf16", "healthy-phi3-f16", "fault-softcap-left-out", "fault-experts-swapped",
-          "fault-stale-adapter", "fault-weight-in-memory", "fault-rope-scaling-left-out")
+          "fault-stale-adapter", "fault-weight-in-memory", "fault-rope-scaling-left-out", "fault-rope-in-every-layer",
+          "fault-routed-scale-left-out")
 PREFILL = 24
 DECODED = 2
 
@@ -382,6 +384,10 @@ FAULTS = (
     Fault("eps-in-bf16", "olmo2", lambda m: set_eps(m, 0.05), ("q_norm", "attn_post_norm"), ("eps",), 0, dtype="bf16"),
     Fault("score-factor-of-fused-attention", "llama2", lambda m: [setattr(b.self_attn, "scaling", 1.0) for b in layers_of(m)],
           ("attention",), ("score-factor",), 0, attention="sdpa"),
+    Fault("routed-scale-left-out", "glm4-moe",
+          lambda m: setattr(layers_of(m)[1].mlp.gate, "routed_scaling_factor", 1.0), ("route",), ("router",), 1),
+    Fault("rope-in-every-layer", "smollm3", lambda m: setattr(layers_of(m)[1].self_attn, "use_rope", 1),
+          ("softmax", "attn_mix"), ("rope-left-out", "rope-angles"), 1),
     # Planted after all of the above was found, to see how what is not foreseen fares.
     Fault("unforeseen-token-ids", "qwen2", lambda m: wrap(m.model.embed_tokens, lambda own, ids: own((ids + 1) % 96)),
           ("embed",), ("other-ids",)),

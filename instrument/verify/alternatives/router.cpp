@@ -1,4 +1,5 @@
-/// The chosen experts' weights normalised where the model does not, or the other way round; another score.
+/// The chosen experts' weights normalised where the model does not, or the other way round; another score; without the
+/// model's factor.
 #include <fmt/format.h>
 
 #include "instrument/verify/alternative.h"
@@ -37,6 +38,10 @@ std::vector<OpForm> propose_router(const TriedOp& subject) {
   made.add((own & kNormed) != 0 ? "the weights of the chosen experts not normalised"
                                 : "the weights of the chosen experts normalised",
            [&](OpForm& form) { form.variant = own ^ kNormed; });
+  if (const double factor = subject.form.number; factor != 1) {
+    made.add(fmt::format("the factor of {:.6g} on the weights left out", factor),
+             [](OpForm& form) { form.number = 1; });
+  }
   if ((own & kAsGiven) != 0) return made.take();
   made.add((own & kSigmoid) != 0 ? "a softmax instead of sigmoids" : "sigmoids instead of a softmax",
            [&](OpForm& form) { form.variant = own ^ kSigmoid; });
