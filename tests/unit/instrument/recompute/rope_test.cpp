@@ -141,5 +141,16 @@ TEST(RecomputeRope, KnowsPositionsThatAreOff) {
   EXPECT_EQ(explained_by(made({.shift = -1}, unchanged)), "positions off by -1");
 }
 
+/// Where nothing is rotated there are no pairs to mistake, and no positions.
+TEST(RecomputeRope, WithoutARotationNothingOfItGoesWrong) {
+  const Case out = made({.rotated = 0}, [](Numbers& right) { right.at(1, 3) += 1; });
+  Again again(*out.graph);
+  ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
+  EXPECT_EQ(again.result(out.out)->form.text, "no rotation");
+  for (const Recomputed& other : again.alternatives(out.out)) {
+    EXPECT_FALSE(other.form.fault) << other.form.text;
+  }
+}
+
 }  // namespace
 }  // namespace nanscope::testing::rope_test
