@@ -4,6 +4,7 @@
 #include <httplib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <map>
@@ -138,10 +139,18 @@ class Server::Impl {
   }
 
   Status run(const std::stop_token& stop) {
-    std::thread listener([this] { http_.listen_after_bind(); });
+    std::atomic<bool> ended = false;
+    std::thread listener([&] {
+      http_.listen_after_bind();
+      ended = true;
+    });
     // A server that does not listen yet cannot be stopped.
-    while (!http_.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (!http_.is_running() && !ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     Status status;
+    if (ended) {
+      status = fail(fmt::format("{}:{}: cannot be listened on", options_.host, port_));
+      refuse(queue_.close());
+    }
     {
       const std::stop_callback on_stop(stop, [this] { refuse(queue_.close()); });
       const auto together = static_cast<std::size_t>(session_.config().batch.requests);

@@ -170,6 +170,21 @@ TEST(Checkpoint, ShardsAreOneCheckpoint) {
   EXPECT_THAT(unused.error().message, HasSubstr("'lm_head.weight' first"));
 }
 
+/// Layers behind the last predict further tokens, and only as many as the config.json says.
+TEST(Checkpoint, LayersThatPredictFurtherTokensAreLeftOut) {
+  const TemporaryFolder folder;
+  Tensors()
+      .add("model.norm.weight", {3}, 1)
+      .add("model.layers.1.eh_proj.weight", {3, 6}, 1)
+      .write(folder / "model.safetensors");
+  for (const std::int64_t layers : {0, 1}) {
+    ModelConfig model = small_model();
+    model.mtp_layers = layers;
+    const auto checkpoint = Checkpoint::open(folder.path(), *find_family("glm4_moe"), model).value();
+    EXPECT_EQ(checkpoint->check_all_used({"final_norm.weight"}).has_value(), layers == 1);
+  }
+}
+
 TEST(Checkpoint, AWeightThatDoesNotFitIsNamed) {
   const TemporaryFolder folder;
   Tensors()

@@ -81,6 +81,28 @@ TEST(ModelConfigFile, WindowsOfGemmaAlternate) {
   EXPECT_EQ(gemma3.model.attention_softcap, 0);
 }
 
+/// Values of keys that files leave out, as the configuration classes of transformers 5.24 have them.
+TEST(ModelConfigFile, OlderFilesLeaveOutWhatTheirFamilyHas) {
+  const auto bare = [](const std::string& type, const std::string& more = "") {
+    return spec_of(R"({"model_type": ")" + type +
+                   R"(", "vocab_size": 32, "hidden_size": 64, "intermediate_size": 96,)" +
+                   R"("num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 4)" + more + "}");
+  };
+  EXPECT_EQ(bare("stablelm").model.rotated, 4);
+  EXPECT_EQ(bare("glm4_moe").model.rotated, 8);
+  EXPECT_THAT(bare("smollm3").model.unrotated_layers, ElementsAre(3, 7));
+  EXPECT_THAT(bare("olmo3").model.full_layers, ElementsAre(3, 7));
+  EXPECT_EQ(bare("olmo3").model.local_rope_base, 500000);
+  EXPECT_THAT(bare("exaone4").model.full_layers, ElementsAre(3, 7));
+  EXPECT_THAT(bare("exaone4").model.unrotated_layers, ElementsAre(3, 7));
+  EXPECT_THAT(bare("exaone4", R"(, "sliding_window": null)").model.unrotated_layers, ElementsAre());
+  EXPECT_THAT(bare("dots1", R"(, "max_window_layers": 3)").model.full_layers, ElementsAre(0, 1, 2));
+  EXPECT_EQ(bare("dots1").moe.normalise, false);
+  EXPECT_EQ(bare("glm4_moe").moe.normalise, true);
+  EXPECT_EQ(bare("glm4_moe", R"(, "num_nextn_predict_layers": 1)").model.mtp_layers, 1);
+  EXPECT_EQ(bare("gemma").model.embedding_scale, 8);
+}
+
 TEST(ModelConfigFile, GptOssIsReadAsItsFilesHaveIt) {
   const std::string shapes =
       R"("vocab_size": 32, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 8)";
