@@ -19,7 +19,10 @@ struct BitsArguments {
   BitsOptions bits;
   std::vector<std::string> values;
   BlockReportOptions block;
+  MomentsOptions moments;
+  bool of_moments = false;
   bool overflow = false;
+  bool saturate = false;
   std::string format = "text";
 };
 
@@ -52,7 +55,8 @@ void add_bits_command(CLI::App& app, Action& action) {
       app.add_subcommand("bits", "Show the anatomy of a number: fields, formula, neighbours, rounding error");
   command->add_option(
       "VALUE", arguments->values,
-      "A value (430, nan, 0x1.8p3) or a code (0x7e); with --table, a format; with --block, the block's elements");
+      "A value (430, nan, 0x1.8p3) or a code (0x7e); several values: a table, with -f; with --table, a format; with "
+      "--block, the block's elements");
   command
       ->add_option("-f", arguments->bits.format,
                    fmt::format("The number format (default: all): {}", fmt::join(format_names(), ", ")))
@@ -70,14 +74,34 @@ void add_bits_command(CLI::App& app, Action& action) {
       command->add_option("--scale", arguments->bits.scale,
                           "The scale: real value = code value x scale; with --block, the tensor's scale (nvfp4)");
   scale->type_name("NUMBER");
-  command->add_flag("--no-saturate", arguments->overflow, "Overflow to Inf or NaN instead of saturating");
+  auto* overflow = command->add_flag("--no-saturate", arguments->overflow, "Overflow to Inf or NaN in every format");
+  command
+      ->add_flag("--saturate", arguments->saturate,
+                 "Clip at the largest value in every format (default: in those of 8 bits and less)")
+      ->excludes(overflow);
+  command->add_flag("--ftz", arguments->bits.ftz,
+                    "Flush subnormal f32 values to zero, as kernels compiled with -ftz=true do");
+  auto* moments =
+      command->add_flag("--moments", arguments->of_moments,
+                        "Compute mean and variance of the values as norm kernels do; VALUE x COUNT repeats");
+  command->add_option("--form", arguments->moments.form, "With --moments: one form of the variance (default: all)")
+      ->needs(moments)
+      ->type_name("one-pass|one-pass-fused|two-pass|welford");
+  command->add_option("--order", arguments->moments.order, "With --moments: one order of the sum (default: all)")
+      ->needs(moments)
+      ->type_name("sequential|warp|pairwise");
+  command->add_option("--eps", arguments->moments.eps, "With --moments: what is added to the variance (default: 1e-05)")
+      ->needs(moments)
+      ->type_name("NUMBER");
   add_format(*command, arguments->format, {"text", "json"});
   command->footer(
       "Examples:\n"
       "  nanscope bits 430 -f e4m3\n"
       "  nanscope bits 0x7e -f e4m3\n"
+      "  nanscope bits 5 11.2 15 20 50 -f e4m3 --scale 0.025\n"
       "  nanscope bits --table e4m3\n"
       "  nanscope bits --block mxfp4 0.1 3 -0.5 6.2\n"
+      "  nanscope bits --moments 11.2 x 8\n"
       "\n"
       "Exit codes: 0 printed, 2 bad usage.");
   command->callback([arguments, scale, &action] {
@@ -97,8 +121,6 @@ void add_bits_command(CLI::App& app, Action& action) {
         arguments->block.ascii = !output_terminal().utf8;
         return run_block(arguments->block, json);
       }
-      if (arguments->values.size() > 1)
-        return complain("bits takes one VALUE; for values that share a scale, add --block PRESET");
       if (!arguments->values.empty()) arguments->bits.input = arguments->values.front();
       if (arguments->bits.input.empty() && arguments->bits.format.empty())
         return complain("bits needs a VALUE (try nanscope bits --help)");
@@ -107,8 +129,12 @@ void add_bits_command(CLI::App& app, Action& action) {
         if (named == nullptr || named->empty() || format_from_name(*named)) continue;
         return complain(unknown_format(*named));
       }
-      arguments->bits.overflow = arguments->overflow ? Overflow::overflow : Overflow::saturate;
+      if (arguments->of_moments)
+        return run_moments(arguments->moments, arguments->bits.format, arguments->values, json);
+      if (arguments->overflow) arguments->bits.overflow = Overflow::overflow;
+      if (arguments->saturate) arguments->bits.overflow = Overflow::saturate;
       arguments->bits.ascii = !output_terminal().utf8;
+      if (arguments->values.size() > 1) return run_bits_values(arguments->bits, arguments->values, json);
       return run_bits(arguments->bits, json);
     };
   });

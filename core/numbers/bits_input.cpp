@@ -99,6 +99,26 @@ Result<Input> fit_code(const BitsOptions& options, Input input, Format format) {
                           f.name, (1u << f.bits) - 1u));
 }
 
+float flushed(float value) { return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0F, value) : value; }
+
+/// The cast where f32 has no subnormal values. The loss is against the value as given.
+Rounding cast_flushed(const Input& input, Format format, const BitsOptions& options, Overflow overflow) {
+  const float given = input.kind == InputKind::f32_bits ? std::bit_cast<float>(input.bits) : f32_of(input.value);
+  const double wanted = (input.kind == InputKind::f32_bits ? static_cast<double>(given) : input.value) / options.scale;
+  float quotient = flushed(given);
+  if (options.scale != 1.0) quotient = flushed(quotient / flushed(static_cast<float>(options.scale)));
+  Rounding r = std::isnan(given) ? round_bits(format, std::bit_cast<std::uint32_t>(given), overflow)
+                                 : round_value(format, static_cast<double>(quotient), overflow);
+  if (std::isfinite(wanted) && wanted != 0 && quotient == 0) {
+    r.value = wanted;
+    r.exact = false;
+    r.flushed = true;
+    r.absolute_loss = std::fabs(wanted);
+    r.relative_loss = 1;
+  }
+  return r;
+}
+
 }  // namespace
 
 Result<Request> parse_request(const BitsOptions& options) {
@@ -125,14 +145,19 @@ Result<Format> parse_table_format(const BitsOptions& options) {
   return parse_format(options.input);
 }
 
+Overflow overflow_of(const BitsOptions& options, Format format) {
+  return options.overflow.value_or(usual_overflow(format));
+}
+
 Rounding cast_input(const Input& input, Format format, const BitsOptions& options) {
   const bool from_bits = input.kind == InputKind::f32_bits;
+  const Overflow overflow = overflow_of(options, format);
+  if (options.ftz && format != Format::i32) return cast_flushed(input, format, options, overflow);
   if (options.scale == 1.0) {
-    return from_bits ? round_bits(format, input.bits, options.overflow)
-                     : round_value(format, input.value, options.overflow);
+    return from_bits ? round_bits(format, input.bits, overflow) : round_value(format, input.value, overflow);
   }
   const float real = from_bits ? std::bit_cast<float>(input.bits) : f32_of(input.value);
-  return round_value(format, static_cast<double>(real / static_cast<float>(options.scale)), options.overflow);
+  return round_value(format, static_cast<double>(real / static_cast<float>(options.scale)), overflow);
 }
 
 std::string code_text(Format format, std::uint32_t code) {
@@ -152,3 +177,12 @@ std::string field_text(Format format, std::uint32_t code) {
 }
 
 }  // namespace nanscope::bits
+
+namespace nanscope {
+
+Overflow usual_overflow(Format format) {
+  const FormatInfo& f = info(format);
+  return f.bits <= 8 || f.specials != Specials::ieee ? Overflow::saturate : Overflow::overflow;
+}
+
+}  // namespace nanscope

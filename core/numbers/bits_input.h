@@ -35,6 +35,9 @@ Result<Request> parse_request(const BitsOptions& options);
 /// Reads the format of a table request: -f, or the input.
 Result<Format> parse_table_format(const BitsOptions& options);
 
+/// The rule that the request asks for, or the format's usual one.
+Overflow overflow_of(const BitsOptions& options, Format format);
+
 /// The cast that the request asks for: value / scale (divided in f32, as kernels do), then to `format`.
 Rounding cast_input(const Input& input, Format format, const BitsOptions& options);
 

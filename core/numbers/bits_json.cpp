@@ -4,6 +4,7 @@
 #include "core/numbers/anatomy.h"
 #include "core/numbers/bits_input.h"
 #include "core/numbers/bits_report.h"
+#include "core/numbers/bits_values.h"
 #include "core/numbers/casts.h"
 
 namespace nanscope {
@@ -101,6 +102,16 @@ Json document(const BitsOptions& options) {
       {"schema", "nanscope.bits/1"}, {"input", options.input}, {"scale", options.scale}, {"results", Json::array()}};
 }
 
+/// What the format stores of the input.
+Json result_json(const bits::Input& input, Format format, const BitsOptions& options) {
+  if (input.kind == InputKind::code) return anatomy_json(dissect(format, input.bits), options.scale);
+  const Rounding r = bits::cast_input(input, format, options);
+  Json entry = anatomy_json(dissect(format, r.code), options.scale);
+  entry["rounding"] = rounding_json(r);
+  entry["stacks"] = stacks_json(input, format, options);
+  return entry;
+}
+
 Result<std::string> table_json(const BitsOptions& options) {
   const Result<Format> format = bits::parse_table_format(options);
   if (!format) return tl::unexpected(format.error());
@@ -128,15 +139,23 @@ Result<std::string> bits_json(const BitsOptions& options) {
   json["kind"] = input.kind == InputKind::value ? "value" : input.kind == InputKind::code ? "code" : "f32_bits";
   for (const FormatInfo& f : formats()) {
     if (request->format && *request->format != f.format) continue;
-    if (input.kind == InputKind::code) {
-      if (!request->format && !holds(f, input)) continue;
-      json["results"].push_back(anatomy_json(dissect(f.format, input.bits), options.scale));
-      continue;
-    }
-    const Rounding r = bits::cast_input(input, f.format, options);
-    Json entry = anatomy_json(dissect(f.format, r.code), options.scale);
-    entry["rounding"] = rounding_json(r);
-    entry["stacks"] = stacks_json(input, f.format, options);
+    if (input.kind == InputKind::code && !request->format && !holds(f, input)) continue;
+    json["results"].push_back(result_json(input, f.format, options));
+  }
+  return json.dump(1) + "\n";
+}
+
+Result<std::string> bits_values_json(const BitsOptions& options, std::span<const std::string> values) {
+  const Result<std::vector<bits::StoredValue>> stored = bits::store_values(options, values);
+  if (!stored) return tl::unexpected(stored.error());
+  Json json = document(options);
+  json["input"] = values;
+  json["kind"] = "values";
+  const bits::Distinct distinct = bits::count_distinct(*stored, options.scale);
+  json["distinct"] = {{"given", distinct.given}, {"stored", distinct.stored}};
+  for (const bits::StoredValue& one : *stored) {
+    Json entry = {{"input", one.typed}};
+    entry.update(result_json(one.input, one.rounding.format, options));
     json["results"].push_back(std::move(entry));
   }
   return json.dump(1) + "\n";

@@ -1,4 +1,6 @@
 #pragma once
+#include <optional>
+#include <span>
 #include <string>
 
 #include "core/numbers/format.h"
@@ -16,7 +18,11 @@ struct BitsOptions {
   bool table = false;      ///< the format's whole table instead of one number
   bool all_codes = false;  ///< with `table`: one line a code, also for 16-bit formats
   double scale = 1.0;      ///< real = code value x scale; finite and positive
-  Overflow overflow = Overflow::saturate;
+  /// What becomes of values beyond the range; absent: each format's usual rule (`usual_overflow`).
+  std::optional<Overflow> overflow;
+  /// Subnormal f32 values become zero of their sign, before and after the division by the scale and where f32 is
+  /// stored, as in code that nvcc compiled with -ftz=true.
+  bool ftz = false;
   bool ascii = false;  ///< no character beyond ASCII
 };
 
@@ -26,5 +32,16 @@ Result<std::string> bits_text(const BitsOptions& options);
 /// The same as JSON ("schema": "nanscope.bits/1"), ending in a newline. NaN and Inf are null in
 /// number fields; the "decimal" fields spell them.
 Result<std::string> bits_json(const BitsOptions& options);
+
+/// A table of values that one format stores under one scale: the code, what is read back, the loss, and how many
+/// distinct values are left. `options.input` is not used; `options.format` must be given. Errors name the value.
+Result<std::string> bits_values_text(const BitsOptions& options, std::span<const std::string> values);
+
+/// The same as JSON: the document of `bits_json` with "kind": "values", an "input" in each result, and "distinct".
+Result<std::string> bits_values_json(const BitsOptions& options, std::span<const std::string> values);
+
+/// What casts do by default beyond a format's range: formats of 8 bits and less, and those without Inf, saturate
+/// (CUDA's conversions to 8 bits are satfinite); f16, bf16 and f32 overflow to Inf (IEEE 754).
+Overflow usual_overflow(Format format);
 
 }  // namespace nanscope

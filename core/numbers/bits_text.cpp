@@ -20,11 +20,7 @@ using bits::fields_note;
 using bits::InputKind;
 using bits::outcome;
 using bits::percent;
-
-/// Real value of a code under a scale, multiplied in f32 as kernels do.
-std::string real_text(double code_value, double scale) {
-  return fmt::format("{}", static_cast<float>(code_value) * static_cast<float>(scale));
-}
+using bits::real_text;
 
 std::string line(std::string_view key, const std::string& text) { return fmt::format("  {:<11}{}\n", key, text); }
 
@@ -104,8 +100,15 @@ std::string input_label(const bits::Input& input) {
   return fmt::format("f32 0x{:08x} ({})", input.bits, short_decimal(value));
 }
 
-std::string mode_text(const BitsOptions& options) {
-  return options.overflow == Overflow::saturate ? "saturating" : "not saturating";
+std::string mode_text(const BitsOptions& options, Format format) {
+  return bits::overflow_of(options, format) == Overflow::saturate ? "saturating" : "not saturating";
+}
+
+std::string modes_text(const BitsOptions& options) {
+  std::string text = !options.overflow                         ? "8 bits and less saturate"
+                     : *options.overflow == Overflow::saturate ? "saturating"
+                                                               : "not saturating";
+  return text + (options.ftz ? ", subnormal f32 flushed" : "");
 }
 
 std::string code_report(Format format, std::uint32_t code, const BitsOptions& options) {
@@ -145,8 +148,9 @@ std::string value_report(const bits::Input& input, Format format, const BitsOpti
   const Rounding r = bits::cast_input(input, format, options);
   const std::string label = input_label(input);
   const std::string in_units = options.scale == 1.0 ? label : short_decimal(r.value);
-  std::string text = fmt::format("{} as {}, {}: stored as {} ({}), {}\n", label, name(format), mode_text(options),
-                                 short_decimal(r.stored), code_text(format, r.code), outcome(r));
+  std::string text =
+      fmt::format("{} as {}, {}: stored as {} ({}), {}\n", label, name(format), mode_text(options, format),
+                  short_decimal(r.stored), code_text(format, r.code), outcome(r));
   if (options.scale != 1.0) {
     text += fmt::format("scale {}: {} / scale = {}, stored {} x scale = {}\n", options.scale, label,
                         short_decimal(r.value), short_decimal(r.stored), real_text(r.stored, options.scale));
@@ -160,7 +164,7 @@ std::string value_report(const bits::Input& input, Format format, const BitsOpti
 
 std::string every_format(const bits::Input& input, const BitsOptions& options) {
   const std::string scaled = options.scale == 1.0 ? "" : fmt::format(", scale {}", options.scale);
-  std::string text = fmt::format("{} in every format ({}{})\n\n", input_label(input), mode_text(options), scaled);
+  std::string text = fmt::format("{} in every format ({}{})\n\n", input_label(input), modes_text(options), scaled);
   text += fmt::format("  {:<9} {:<11} {:<23} {:<12} {}\n", "format", "code", "stored", "gap above", "");
   for (const FormatInfo& f : formats()) {
     const Rounding r = bits::cast_input(input, f.format, options);

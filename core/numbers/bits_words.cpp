@@ -6,6 +6,10 @@
 
 namespace nanscope::bits {
 
+std::string real_text(double code_value, double scale) {
+  return fmt::format("{}", static_cast<float>(code_value) * static_cast<float>(scale));
+}
+
 std::string percent(double share) { return fmt::format("{:.3g} %", share * 100); }
 
 std::string fields_note(const Anatomy& a) {

@@ -7,6 +7,8 @@
 /// What is said of numbers, the same in the terminal and in the window.
 namespace nanscope::bits {
 
+/// Real value of a code's value under a scale, multiplied in f32 as kernels do.
+std::string real_text(double code_value, double scale);
 /// "3.26 %" of a share.
 std::string percent(double share);
 /// "sign +, exponent 15 - bias 7 = 8, mantissa 5/8".

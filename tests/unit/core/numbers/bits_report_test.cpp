@@ -138,6 +138,63 @@ TEST(BitsReport, OverflowModeAndInfinities) {
   EXPECT_THAT(text(options("-1e-30", "e4m3")), HasSubstr("flushed to zero, 100 % lost"));
 }
 
+/// CUDA's conversions to 8 bits are satfinite; IEEE 754 has Inf beyond the range of f16.
+TEST(BitsReport, WiderFormatsOverflowUnlessTheyAreToSaturate) {
+  BitsOptions o = options("70000", "f16");
+  EXPECT_THAT(text(o),
+              StartsWith("70000 as f16, not saturating: stored as Inf (0x7c00), beyond the range: became Inf"));
+  o.overflow = Overflow::saturate;
+  EXPECT_THAT(text(o), StartsWith("70000 as f16, saturating: stored as 65504 (0x7bff), clipped"));
+  for (const Format format : {Format::f32, Format::f16, Format::bf16})
+    EXPECT_EQ(usual_overflow(format), Overflow::overflow) << name(format);
+  for (const Format format : {Format::e4m3, Format::e5m2, Format::e2m1, Format::int8, Format::i32})
+    EXPECT_EQ(usual_overflow(format), Overflow::saturate) << name(format);
+}
+
+TEST(BitsReport, SubnormalsAreFlushedOnRequest) {
+  BitsOptions o = options("-1e-40", "f32");
+  EXPECT_EQ(json(o)["results"][0]["code"], "0x800116c2");
+  o.ftz = true;
+  EXPECT_EQ(json(o)["results"][0]["code"], "0x80000000");
+  EXPECT_EQ(json(o)["results"][0]["rounding"]["flushed"], true);
+  EXPECT_EQ(json(o)["results"][0]["rounding"]["relative_loss"], 1);
+  o.input = "1e-7";  // subnormal in f16, normal in f32
+  o.format = "f16";
+  EXPECT_EQ(json(o)["results"][0]["code"], "0x0002");
+  o.input = "1e-30";  // the quotient is subnormal
+  o.format = "f32";
+  o.scale = 1e10;
+  EXPECT_EQ(json(o)["results"][0]["code"], "0x00000000");
+}
+
+/// Codes by hand: 5 / 0.025 = 200 is the middle of 192 (mantissa 100) and 208 (101), and goes to the even one.
+TEST(BitsReport, SeveralValuesAreATableUnderOneScale) {
+  BitsOptions o = options("", "e4m3");
+  o.scale = 0.025;
+  const std::vector<std::string> values = {"5", "11.2", "15", "0x7e", "50"};
+  EXPECT_EQ(bits_values_text(o, values).value(),
+            R"(5 values as e4m3, saturating, scale 0.025
+
+  value  / scale  code  stored  back  result
+  5      200      0x74  192     4.8   4 % lost
+  11.2   448      0x7e  448     11.2  exact
+  15     600      0x7e  448     11.2  clipped, 25.3 % lost
+  0x7e   448      0x7e  448     11.2  the code as given
+  50     2000     0x7e  448     11.2  clipped, 77.6 % lost
+
+4 distinct values became 2
+)");
+  const auto document = nlohmann::json::parse(bits_values_json(o, values).value());
+  EXPECT_EQ(document["kind"], "values");
+  EXPECT_EQ(document["distinct"]["stored"], 2);
+  EXPECT_EQ(document["results"][4]["input"], "50");
+  EXPECT_EQ(document["results"][4]["rounding"]["clipped"], true);
+  o.format.clear();
+  EXPECT_THAT(bits_values_text(o, values).error().message, HasSubstr("several values need a format"));
+  o.format = "e4m3";
+  EXPECT_THAT(bits_values_json(o, std::vector<std::string>{"1", "zwei"}).error().message, HasSubstr("'zwei'"));
+}
+
 /// jax-ml/ml_dtypes #400. Codes as torch 2.15.0 and ml_dtypes 0.6.0 gave them.
 TEST(BitsReport, SaysWhichStackStoresWhat) {
   EXPECT_THAT(text(options("500", "e4m3")),
