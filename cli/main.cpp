@@ -69,6 +69,7 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   add_export_command(app, action);
   add_trace_command(app, action);
   add_bits_command(app, action);
+  add_tokens_command(app, action);
   add_report_command(app, action);
   add_scenarios_command(app, action);
 #ifdef NANSCOPE_GUI
