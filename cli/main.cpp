@@ -63,6 +63,7 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   add_causality_command(app, action);
   add_train_command(app, action);
   add_policies_command(app, action);
+  add_loss_command(app, action);
   add_attach_command(app, action);
   add_serve_command(app, action);
   add_probe_command(app, action);

@@ -15,7 +15,7 @@
 namespace nanscope::cli {
 namespace {
 
-constexpr std::uint64_t kMostText = std::uint64_t{1} << 24;
+constexpr std::uint64_t kMostToTokenize = std::uint64_t{1} << 24;
 
 struct TokensArguments {
   std::string checkpoint;
@@ -44,7 +44,7 @@ Result<report::TokensOf> tokens_of(const TokensArguments& arguments, const Token
                                    const std::filesystem::path& file) {
   report::TokensOf made{.file = file.string(), .text = {}, .ids = arguments.ids, .special = {}};
   if (!arguments.file.empty()) {
-    const auto bytes = read_file(arguments.file, kMostText);
+    const auto bytes = read_file(arguments.file, kMostToTokenize);
     if (!bytes) return tl::unexpected(bytes.error());
     made.text = std::string(as_text(*bytes));
   } else if (arguments.has_text) {

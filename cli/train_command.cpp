@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -15,6 +17,7 @@
 #include "cli/interrupt.h"
 #include "cli/training_log.h"
 #include "core/files/folder_lock.h"
+#include "instrument/files/file.h"
 #include "instrument/train/checkpoint.h"
 #include "scenarios/library.h"
 #include "scenarios/training_run.h"
@@ -27,6 +30,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::uint64_t kMostHeldOut = std::uint64_t{1} << 30;
+constexpr std::int64_t kHeldOutSequences = 64;
+
 struct TrainArguments {
   std::string file;
   std::string output;
@@ -36,6 +42,7 @@ struct TrainArguments {
   std::int64_t log_every = 0;
   std::string csv;
   std::string record;
+  std::string held_out;
   std::string capture = "none";
   std::string device;
   int threads = -1;
@@ -93,6 +100,7 @@ class Training {
     workbench_ = std::move(*workbench);
     inputs_ = files_read(spec->config);
     inputs_.emplace_back(arguments_.file);
+    if (Status read = read_held_out(); !read) return tl::unexpected(read.error());
     const scenarios::TrainingRecord record{.path = arguments_.record,
                                            .output = {.replace = arguments_.force, .inputs = inputs_, .mode = 0644},
                                            .capture = arguments_.capture};
@@ -100,6 +108,7 @@ class Training {
     if (!training) return tl::unexpected(training.error());
     training_ = std::move(*training);
     if (Status begun = begin(spec->config.train.steps); !begun) return tl::unexpected(begun.error());
+    if (Status measured = measure(); !measured) return tl::unexpected(measured.error());
     // After a signal, the current step is finished and saved, which may exceed the usual time limit.
     interrupt_.be_patient();
     const Status trained = train(spec->config);
@@ -108,6 +117,15 @@ class Training {
   }
 
  private:
+  Status read_held_out() {
+    if (arguments_.held_out.empty()) return {};
+    const auto bytes = read_file(arguments_.held_out, kMostHeldOut);
+    if (!bytes) return tl::unexpected(bytes.error());
+    held_out_ = as_text(*bytes);
+    inputs_.emplace_back(arguments_.held_out);
+    return {};
+  }
+
   Status begin(std::int64_t steps) {
     const bool resumed = arguments_.resume && train::has_checkpoint(arguments_.output);
     if (resumed) {
@@ -142,6 +160,8 @@ class Training {
       const bool due = arguments_.save_every > 0 && training_->done() % arguments_.save_every == 0;
       if (due || training_->done() == steps || interrupt_.requested()) {
         if (Status saved = save(); !saved) return saved;
+        log.clear();
+        if (Status measured = measure(); !measured) return measured;
       }
     }
     // A run that was killed after its last step may have left files that save() removes.
@@ -151,6 +171,18 @@ class Training {
   Status save() {
     if (Status saved = training_->save(arguments_.output, replace_); !saved) return saved;
     replace_ = false;
+    return {};
+  }
+
+  /// The loss of the held-out text, on standard error.
+  Status measure() {
+    if (held_out_.empty()) return {};
+    const auto loss = training_->held_out(held_out_, kHeldOutSequences);
+    if (!loss) return fail(fmt::format("{}: {}", arguments_.held_out, loss.error().message));
+    const std::string line = fmt::format(
+        "step {}: held-out loss {:.6f} all positions at once, {:.6f} token by token ({} sequences of {} targets)\n",
+        training_->done(), loss->parallel, loss->autoregressive, loss->sequences, loss->length);
+    std::fwrite(line.data(), 1, line.size(), stderr);
     return {};
   }
 
@@ -179,6 +211,7 @@ class Training {
   std::unique_ptr<scenarios::TrainingRun> training_;  ///< uses workbench_
   std::optional<TrainingCurves> curves_;
   std::optional<train::StepReport> last_;
+  std::string held_out_;  ///< the text
   std::int64_t first_ = 0;
   bool replace_ = false;  ///< replace the files of another run in the folder
 };
@@ -209,6 +242,11 @@ void add_outputs(CLI::App& command, TrainArguments& arguments) {
   command
       .add_option("--csv", arguments.csv,
                   "Write one row per step: step,loss,gradient_norm,learning_rate,loss_scale,skipped,seconds")
+      ->type_name("FILE");
+  command
+      .add_option("--held-out", arguments.held_out,
+                  "At the start and after each save, measure the loss of this text: of 64 sequences, all positions at once and token by "
+                  "token (nanscope loss FOLDER measures more)")
       ->type_name("FILE");
   command
       .add_option("--record", arguments.record, "Record every op of the run, for diagnose, why, replay and the window")

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "core/recording/capture_policy.h"
 #include "core/recording/recording_file.h"
@@ -54,6 +56,27 @@ class RecordedTraining final : public TrainingRun {
     auto report = trainer_->step(probe, {});
     if (report) ++done_;
     return report;
+  }
+
+  Result<HeldOutLoss> held_out(std::string_view text, std::int64_t most) override {
+    const auto tokens = workbench_.tokenizer()->encode(text);
+    if (!tokens) return tl::unexpected(tokens.error());
+    HeldOutLoss made{.length = config_.train.length};
+    std::vector<std::vector<std::int32_t>> sequences;
+    const std::int64_t whole = made.length + 1;
+    made.sequences = std::min(std::ssize(*tokens) / whole, most);
+    if (made.sequences == 0)
+      return fail(fmt::format("has {} tokens, less than one sequence of {}", tokens->size(), whole));
+    for (std::int64_t i = 0; i < made.sequences; ++i) {
+      const auto at = tokens->begin() + i * whole;
+      sequences.emplace_back(at, at + whole);
+    }
+    for (const bool autoregressive : {false, true}) {
+      const auto loss = trainer_->evaluate(sequences, autoregressive);
+      if (!loss) return tl::unexpected(loss.error());
+      (autoregressive ? made.autoregressive : made.parallel) = *loss;
+    }
+    return made;
   }
 
   std::int64_t done() const override { return done_; }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "core/files/output_file.h"
 #include "core/result.h"
@@ -19,6 +20,14 @@ struct TrainingRecord {
   std::string capture = "none";  ///< a CapturePolicy's text
 };
 
+/// The loss of a text that is not trained on: means over the targets of consecutive sequences, in nats.
+struct HeldOutLoss {
+  double parallel = 0;        ///< all positions at once
+  double autoregressive = 0;  ///< token by token
+  std::int64_t sequences = 0;
+  std::int64_t length = 0;  ///< targets of each: train.length
+};
+
 /// Trains step by step, and keeps what a later one needs to go on. Use it from one thread.
 class TrainingRun {
  public:
@@ -32,6 +41,9 @@ class TrainingRun {
   /// that is recorded, whose recording would lack its beginning.
   virtual Status resume(const std::filesystem::path& folder) = 0;
   virtual Result<train::StepReport> step() = 0;
+  /// Of the first sequences of the text, at most `most`, by the model as it is now. Errors: a text shorter than one
+  /// sequence and its last target.
+  virtual Result<HeldOutLoss> held_out(std::string_view text, std::int64_t most) = 0;
   /// Training steps that are done.
   virtual std::int64_t done() const = 0;
   /// As train::save_checkpoint() writes it.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "instrument/engine/knobs.h"
+
 namespace nanscope {
 
 Status use_model_spec(EngineConfig& config, const ModelSpec& spec) {
@@ -16,6 +18,9 @@ Status use_model_spec(EngineConfig& config, const ModelSpec& spec) {
     changed.blocks.format = spec.nvfp4_inputs ? ActivationBlocks::nvfp4 : ActivationBlocks::fp8;
     changed.blocks.ops = BlockOps::linears;
     changed.blocks.tensor_scales = TensorScales::checkpoint;
+  }
+  for (const auto& [name, value] : spec.attention) {
+    if (Status set = set_knob(changed, name, value); !set) return fail("nanscope_attention: " + set.error().message);
   }
   if (Status fits = check(changed); !fits) return fits;
   config = std::move(changed);

@@ -99,6 +99,15 @@ std::string known_types() {
   return all;
 }
 
+void read_attention(ConfigReader& config, ModelSpec& spec) {
+  const nlohmann::json* settings = config.object("nanscope_attention");
+  if (settings == nullptr) return;
+  for (const auto& [name, value] : settings->items()) {
+    if (!value.is_string()) return config.reject("nanscope_attention", fmt::format("{}: is no text", one_line(name)));
+    spec.attention.emplace_back("attention." + name, value.get<std::string>());
+  }
+}
+
 }  // namespace
 
 Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& file) {
@@ -128,6 +137,7 @@ Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& fil
   spec.casts_inputs = product_of({}, *quantization).input_format.has_value();
   ignore_common(config);
   read_format(config, spec);
+  read_attention(config, spec);
   spec.model.end_tokens = config.integer_or_list("eos_token_id");
   if (Status read = family->read(config, spec); !read) return tl::unexpected(read.error());
   if (Status finished = config.finish(); !finished) return tl::unexpected(finished.error());

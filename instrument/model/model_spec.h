@@ -3,6 +3,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/numbers/format.h"
 #include "core/result.h"
@@ -22,6 +24,9 @@ struct ModelSpec {
   bool fp8_inputs = false;          ///< or e4m3 under one scale of the checkpoint for each product
   bool casts_inputs = false;        ///< servers cast what products read, as the engine may do or not
   std::optional<Format> kv_format;  ///< of the cache; not given: that of activations
+  /// How attention was computed where nanscope trained the model ("nanscope_attention"): settings by their full name,
+  /// as "attention.blocks_k" with "mxfp4". Other programs do not read the key.
+  std::vector<std::pair<std::string, std::string>> attention;
 };
 
 /// Reads the config.json of a Hugging Face checkpoint folder, or what a GGUF file says in its place; of that,

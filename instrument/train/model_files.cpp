@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -12,7 +13,9 @@
 #include <system_error>
 #include <utility>
 
+#include "core/parse_json.h"
 #include "core/recording/weight_version.h"
+#include "instrument/engine/knobs.h"
 #include "instrument/engine/reference_folder.h"
 #include "instrument/files/file.h"
 #include "instrument/model/checkpoint.h"
@@ -157,6 +160,27 @@ Status add_of_own_names(const EngineConfig& config, std::int64_t vocabulary, std
   return {};
 }
 
+/// Settings of attention that are not the usual ones, which the model was trained with: without them it would be
+/// measured as another one.
+Status state_attention(const EngineConfig& config, std::vector<FolderFile>& files) {
+  const auto file = std::ranges::find(files, "config.json", &FolderFile::name);
+  if (file == files.end()) return {};
+  Result<nlohmann::ordered_json> json = parse_json<nlohmann::ordered_json>(as_text(file->bytes));
+  if (!json) return fail("config.json: " + json.error().message);
+  constexpr std::string_view kPrefix = "attention.";
+  auto settings = nlohmann::ordered_json::object();
+  const EngineConfig usual;
+  for (const Knob& knob : knobs()) {
+    if (!knob.name.starts_with(kPrefix) || knob.get(config) == knob.get(usual)) continue;
+    settings[knob.name.substr(kPrefix.size())] = knob.get(config);
+  }
+  if (settings.empty() && !json->contains("nanscope_attention")) return {};
+  json->erase("nanscope_attention");
+  if (!settings.empty()) (*json)["nanscope_attention"] = settings;
+  file->bytes = bytes_of_text(json->dump(2) + '\n');
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<FolderFile>> model_files(const EngineConfig& config, const LoadedModel& model,
@@ -176,6 +200,7 @@ Result<std::vector<FolderFile>> model_files(const EngineConfig& config, const Lo
   const Status added = checkpoint != nullptr ? add_beside(config.model.weights, files)
                                              : add_of_own_names(config, model.vocabulary, files);
   if (!added) return tl::unexpected(added.error());
+  if (Status stated = state_attention(config, files); !stated) return tl::unexpected(stated.error());
   if (!config.model.tokenizer.empty()) {
     auto bytes = read_file(config.model.tokenizer, kMostBeside);
     if (!bytes) return tl::unexpected(bytes.error());

@@ -94,17 +94,24 @@ Status AnswerProbe::read_logits(const kernels::TensorView& view) {
     auto last = row_of(view, step_.spans ? static_cast<std::int64_t>(i) : view.rows - 1);
     if (!last) return tl::unexpected(last.error());
     asked.last = std::move(*last);
-    if (!asked.wants_prompt || step_.spans) continue;
+    if (!asked.wants_prompt) continue;
+    if (step_.spans) {
+      take_prompt(asked, spans[i].first_token + spans[i].rows, asked.last);
+      continue;
+    }
     for (std::int64_t row = 0; row < view.rows; ++row) {
-      const std::int64_t at = spans[i].first_token + row + 1;
-      if (at >= std::ssize(asked.prompt) || asked.prompt[static_cast<std::size_t>(at)] < 0) continue;
       const auto logits = row_of(view, row);
       if (!logits) return tl::unexpected(logits.error());
-      asked.of_prompt[at] =
-          position_of(*logits, asked.prompt[static_cast<std::size_t>(at)], asked.prompt_chances, tokenizer_);
+      take_prompt(asked, spans[i].first_token + row + 1, *logits);
     }
   }
   return {};
+}
+
+void AnswerProbe::take_prompt(Asked& asked, std::int64_t at, std::span<const float> logits) const {
+  if (at >= std::ssize(asked.prompt) || asked.prompt[static_cast<std::size_t>(at)] < 0) return;
+  asked.of_prompt[at] =
+      position_of(logits, asked.prompt[static_cast<std::size_t>(at)], asked.prompt_chances, tokenizer_);
 }
 
 Result<std::vector<float>> AnswerProbe::row_of(const kernels::TensorView& view, std::int64_t row) {

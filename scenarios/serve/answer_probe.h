@@ -55,6 +55,8 @@ class AnswerProbe final : public Probe {
     std::map<std::int64_t, Position> of_prompt;
   };
   Status read_logits(const kernels::TensorView& view);
+  /// The position of a prompt's token, where `at` is one.
+  void take_prompt(Asked& asked, std::int64_t at, std::span<const float> logits) const;
   Result<std::vector<float>> row_of(const kernels::TensorView& view, std::int64_t row);
 
   Probe& next_;

@@ -28,6 +28,7 @@ Result<std::unique_ptr<LiveSession>> LiveSession::open(const scenarios::RunSpec&
   auto workbench = scenarios::Workbench::open(spec.config, options.limits);
   if (!workbench) return tl::unexpected(workbench.error());
   session->workbench_ = std::move(*workbench);
+  session->control_.stop = options.stop;
   if (Status begun = session->begin(std::move(file), *capture); !begun) return tl::unexpected(begun.error());
   return session;
 }
@@ -35,7 +36,7 @@ Result<std::unique_ptr<LiveSession>> LiveSession::open(const scenarios::RunSpec&
 Status LiveSession::begin(std::optional<OutputFile> file, const CapturePolicy& capture) {
   spec_.requests.clear();
   spec_.served = true;
-  auto engine = workbench_->engine(spec_.config);
+  auto engine = workbench_->engine(spec_.config, control_.stop);
   if (!engine) return tl::unexpected(engine.error());
   engine_ = std::move(*engine);
   ends_ = end_tokens(engine_->config().model, tokenizer());
@@ -56,7 +57,8 @@ Status LiveSession::begin(std::optional<OutputFile> file, const CapturePolicy& c
 }
 
 Status LiveSession::accepts(const Question& question) const {
-  if (question.prompt_chances && spec_.config.batch.requests > 1) {
+  const BatchConfig& batch = spec_.config.batch;
+  if (question.prompt_chances && batch.requests > 1 && batch.chunk != 1) {
     return fail("log probabilities of a prompt are not computed where the engine runs batches (engine.batch)");
   }
   return run_->accepts(question.spec);

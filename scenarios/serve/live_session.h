@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct SessionOptions {
   std::filesystem::path recording;  ///< empty: nothing is recorded
   bool force = false;               ///< replace a file that exists
   std::string capture = "ring:1";
-  RunLimits limits;  ///< of the model, and of each request
+  RunLimits limits;           ///< of the model, and of each request
+  std::stop_token stop = {};  ///< ends the load of the model and a request that runs, with the error "stopped"
 };
 
 /// One run of an engine whose requests are questions of clients. The cache and the scales live as long as it does. Used

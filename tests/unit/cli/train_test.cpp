@@ -38,6 +38,33 @@ class TrainCommand : public Command {
   }
 };
 
+/// The loss at the end is what `nanscope loss` measures of the folder.
+TEST_F(TrainCommand, MeasuresAHeldOutTextAfterEachSave) {
+  write("held.txt", "In winter the sea takes a little of the wall, and in summer the keeper puts it back again.\n");
+  const Output output = run("train train.toml -o model --save-every 3 --held-out held.txt");
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_THAT(output.err, HasSubstr("step 0: held-out loss "));
+  EXPECT_THAT(output.err, HasSubstr("step 3: held-out loss "));
+  const std::size_t last = output.err.find("step 6: held-out loss ");
+  ASSERT_NE(last, std::string::npos) << output.err;
+  const Output measured = run("loss model held.txt --length 9 --sequences 64 --format csv");
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  std::istringstream text(measured.out);
+  std::string row;
+  double sum = 0;
+  int count = -1;  // the title
+  for (; std::getline(text, row); ++count) {
+    if (count >= 0) sum += std::stod(row.substr(row.find(',', row.find(',') + 1) + 1));
+  }
+  ASSERT_GT(count, 0);
+  EXPECT_NEAR(std::stod(output.err.substr(last + 22)), sum / count, 2e-6);
+  EXPECT_EQ(run("train train.toml -o other --held-out nothing.txt").code, 2);
+  write("short.txt", "One.\n");
+  const Output refused = run("train train.toml -o other --held-out short.txt");
+  EXPECT_THAT(refused.err, HasSubstr("short.txt: has "));
+  EXPECT_THAT(refused.err, Not(HasSubstr("step 6"))) << "before anything is trained";
+}
+
 TEST_F(TrainCommand, SaysHowItGoesAndWhatItLeft) {
   const Output output = run("train train.toml -o model --csv curves.csv --log-every 2");
   EXPECT_EQ(output.code, 0) << output.err;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "instrument/engine/knobs.h"
 #include "instrument/engine/model_folder.h"
 #include "instrument/train/checkpoint.h"
 #include "instrument/weights/safetensors.h"
@@ -25,6 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
 std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
@@ -177,6 +179,26 @@ TEST_F(TrainCheckpoint, TheFolderIsAModelWithTheSameWeights) {
     EXPECT_EQ(bits_of(weight_values(*again, again->weights[i], *device_).value()),
               bits_of(weight_values(*model_, model_->weights[i], *device_).value()));
   }
+}
+
+/// A model that leaks is to leak when it is opened again, and one that does not is to say nothing of it.
+TEST_F(TrainCheckpoint, AttentionIsComputedAsItWasTrained) {
+  ASSERT_TRUE(save(3));
+  EXPECT_THAT(read_text(path_ / "config.json"), Not(HasSubstr("nanscope_attention")));
+  config_.attention.blocks.v = "mxfp4";
+  config_.attention.blocks.diagonal = kernels::Diagonal::exact;
+  const Status saved = save_checkpoint(path_, config_, *model_, *device_, state_of(*model_, 4), true);
+  ASSERT_TRUE(saved) << saved.error().message;
+  EngineConfig opened;
+  const Status used = use_model_folder(opened, path_);
+  ASSERT_TRUE(used) << used.error().message;
+  EXPECT_EQ(get_knob(opened, "attention.blocks_v"), "mxfp4");
+  EXPECT_EQ(get_knob(opened, "attention.diagonal"), "exact");
+  EXPECT_EQ(get_knob(opened, "attention.blocks_k"), "");
+  std::string text = read_text(path_ / "config.json");
+  text.replace(text.find("mxfp4"), 5, "mxfp5");
+  std::ofstream(path_ / "config.json") << text;
+  EXPECT_THAT(use_model_folder(opened, path_).error().message, HasSubstr("attention.blocks_v"));
 }
 
 /// A model that the family "reference" has no words for: a file of weights for the same knobs.
