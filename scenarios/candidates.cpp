@@ -60,7 +60,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
-bool quantized(const EngineConfig& config) { return config.kv.policy != "auto"; }
+bool quantized(const EngineConfig& config) { return config.kv.policy != "unit_scale"; }
 
 /// Whether K and V are kept under schemes, which say format and policy themselves.
 bool has_schemes(const EngineConfig& config) {

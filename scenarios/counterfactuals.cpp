@@ -314,7 +314,7 @@ Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& r
   auto baseline = investigation.run({});
   if (!baseline) return tl::unexpected(baseline.error());
   if (!baseline->outcome.error.empty()) return fail(baseline->outcome.error);
-  Change plain{{"kv.format=f32", "kv.policy=auto"}};
+  Change plain{{"kv.format=f32", "kv.policy=unit_scale"}};
   for (const std::string_view knob : {"kv.scheme", "kv.scheme_k", "kv.scheme_v", "attention.blocks_q",
                                       "attention.blocks_k", "attention.blocks_v", "attention.blocks_p"}) {
     if (!get_knob(spec->config, knob).empty()) plain.settings.push_back(std::string(knob) + '=');

@@ -63,7 +63,7 @@ struct InnerNormConfig {
 
 struct KvConfig {
   Format format = Format::bf16;
-  std::string policy = "auto";
+  std::string policy = "unit_scale";
   std::string scheme;    ///< a name of instrument/kv_schemes/policies.def; with it format and policy are not looked at
   std::string scheme_k;  ///< text of a KvScheme, in place of the named one's
   std::string scheme_v;

@@ -247,7 +247,7 @@ Result<RunResult> ReferenceRun::finish() {
 Status run_profile_pass(const EngineParts& parts, const kernels::Buffer& memory) {
   EngineParts profile = parts;
   profile.config.kv.memory = KvMemory::zeroed;
-  profile.config.kv.policy = "auto";
+  profile.config.kv.policy = "unit_scale";
   profile.config.kv.table_blocks = 0;
   profile.shards = make_shards(profile.config, profile.model);
   const KvConfig& kv = profile.config.kv;

@@ -505,7 +505,27 @@ const Knob* find_knob(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
+namespace {
+
+/// Values of recordings and scenarios that were written under another name.
+struct FormerValue {
+  std::string_view knob;
+  std::string_view was;
+  std::string_view is;
+};
+constexpr FormerValue kFormerValues[] = {{"kv.policy", "auto", "unit_scale"}};
+
+std::string_view present_value(std::string_view knob, std::string_view value) {
+  for (const FormerValue& one : kFormerValues) {
+    if (one.knob == knob && one.was == value) return one.is;
+  }
+  return value;
+}
+
+}  // namespace
+
 Status set_knob(EngineConfig& config, std::string_view name, std::string_view value) {
+  value = present_value(name, value);
   const Knob* knob = find_knob(name);
   if (knob == nullptr) return fail(fmt::format("no knob '{}'; {}", name, suggestion(name)));
   if (!knob->set(config, value, knob->allowed)) {

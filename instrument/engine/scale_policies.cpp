@@ -18,10 +18,10 @@ float divisor(const KvConfig& config, KvTarget target) {
 /// NaN where one is, as torch.amax has it: by comparing alone, where a NaN stands would decide whether it counts.
 double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-/// No quantization: codes are the values themselves.
-class Auto final : public ScalePolicy {
+/// Codes are the values themselves, rounded and clipped by the format.
+class UnitScale final : public ScalePolicy {
  public:
-  Auto(const KvConfig&, KvTarget) {}
+  UnitScale(const KvConfig&, KvTarget) {}
   Result<ScaleChoice> choose(const ScaleContext&, RowMagnitudes&) override { return ScaleChoice{}; }
 };
 
@@ -204,7 +204,7 @@ std::unique_ptr<ScalePolicy> make(const KvConfig& config, KvTarget target) {
 }
 
 constexpr std::array kPolicies{
-    ScalePolicyEntry{"auto", "no quantization: scale 1", false, make<Auto>},
+    ScalePolicyEntry{"unit_scale", "scale 1: values that the format holds stay as they are", false, make<UnitScale>},
     ScalePolicyEntry{"locked", "absmax / divisor of the first forward, for ever", false, make<Locked>},
     ScalePolicyEntry{"static", "kv.scale_k and kv.scale_v", false, make<Static>},
     ScalePolicyEntry{"per_request", "absmax / divisor of each request's prefill", true, make<PerRequest>},

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/system_reason.h"
+#include "scenarios/serve/answer_stream.h"
 #include "scenarios/serve/jobs.h"
 #include "scenarios/serve/protocol.h"
 
@@ -36,46 +37,6 @@ void send(httplib::Response& response, const Job::Outcome& outcome) {
   response.status = outcome.status;
   response.set_content(outcome.body, kJson);
 }
-
-std::string server_event(std::string_view data) { return fmt::format("data: {}\n\n", data); }
-
-/// Cuts a growing answer into the events of a stream.
-class Stream {
- public:
-  Stream(std::shared_ptr<Job> job, Envelope envelope) : job_(std::move(job)), envelope_(std::move(envelope)) {}
-
-  void add(std::int64_t request, const LiveSession& session, const Position& position) {
-    tokens_.push_back(position.chosen.token);
-    positions_.push_back(position);
-    if (stopped_) return;
-    const SoFar cut = cut_at_stop(session.text_of(tokens_), job_->question.stops);
-    stopped_ = cut.stopped;
-    send(request, cut.text, cut.stopped ? cut.text.size() : certain(cut.text, job_->question.stops), {});
-  }
-
-  void finish(const Answer& answer) {
-    const SoFar cut = cut_at_stop(answer.text, job_->question.stops);
-    send(answer.row.id, cut.text, cut.text.size(), finish_reason(answer, cut.stopped));
-    if (job_->question.stream_usage) tell(usage_event(job_->question, answer.row, envelope_));
-    job_->add_event(server_event("[DONE]"));
-  }
-
- private:
-  void send(std::int64_t request, const std::string& text, std::size_t end, std::string_view reason) {
-    end = std::max(end, sent_);
-    tell(event_json(job_->question, request, std::string_view(text).substr(sent_, end - sent_),
-                    std::exchange(positions_, {}), reason, envelope_));
-    sent_ = end;
-  }
-  void tell(const Json& json) { job_->add_event(server_event(dump(json))); }
-
-  std::shared_ptr<Job> job_;
-  Envelope envelope_;
-  std::vector<std::int32_t> tokens_;
-  std::vector<Position> positions_;
-  std::size_t sent_ = 0;
-  bool stopped_ = false;
-};
 
 }  // namespace
 
@@ -200,7 +161,7 @@ class Server::Impl {
   /// On the thread of the engine.
   Status answer(std::vector<std::shared_ptr<Job>> jobs) {
     std::vector<Question> questions;
-    std::map<std::int64_t, Stream> streams;
+    std::map<std::int64_t, AnswerStream> streams;
     std::vector<std::shared_ptr<Job>> accepted;
     for (auto& job : jobs) {
       if (Status fits = session_.accepts(job->question); !fits) {
@@ -208,7 +169,7 @@ class Server::Impl {
         continue;
       }
       const std::int64_t id = session_.next_request() + std::ssize(questions);
-      if (job->question.stream) streams.emplace(id, Stream(job, envelope()));
+      if (job->question.stream) streams.emplace(id, AnswerStream(job, envelope()));
       questions.push_back(job->question);
       questions.back().spec.name = fmt::format("request-{}", id);
       accepted.push_back(std::move(job));
@@ -227,7 +188,7 @@ class Server::Impl {
     return {};
   }
 
-  void tell(Job& job, const Answer& answer, std::map<std::int64_t, Stream>& streams) {
+  void tell(Job& job, const Answer& answer, std::map<std::int64_t, AnswerStream>& streams) {
     if (options_.answered) options_.answered(answer.row.id);
     if (answer.refused) return job.finish(error_outcome("the logits hold a NaN, so no token was chosen", 500));
     if (const auto stream = streams.find(answer.row.id); stream != streams.end()) stream->second.finish(answer);

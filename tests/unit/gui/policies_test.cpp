@@ -113,16 +113,16 @@ TEST(Policies, PerTokenGivesEachItsOwn) {
 
 TEST(Policies, TheLargestFiniteValueItselfDoesNotClip) {
   RunBuilder builder = run_of({{{448, 449}}});
-  const PolicyLine line = compared(builder).at("auto");
+  const PolicyLine line = compared(builder).at("unit_scale");
   EXPECT_EQ(line.clipped_tokens, 1);
 }
 
 TEST(Policies, AutoAndStaticAreWhatTheConfigurationSays) {
   RunBuilder builder = run_of(kRun);
   const auto lines = compared(builder);
-  EXPECT_EQ(lines.at("auto").least_scale, 1);
-  EXPECT_NEAR(lines.at("auto").entries[2].headroom, 448.0 / 20, 1e-6);
-  EXPECT_FALSE(lines.at("auto").recorded);
+  EXPECT_EQ(lines.at("unit_scale").least_scale, 1);
+  EXPECT_NEAR(lines.at("unit_scale").entries[2].headroom, 448.0 / 20, 1e-6);
+  EXPECT_FALSE(lines.at("unit_scale").recorded);
   EXPECT_TRUE(lines.at("static").recorded);
   EXPECT_FLOAT_EQ(static_cast<float>(lines.at("static").largest_scale), 0.01F);
   EXPECT_EQ(lines.at("static").clipped_tokens, 2);

@@ -67,22 +67,22 @@ TEST(Recommend, ActivationsTokensAndSettingsCostToo) {
   EXPECT_EQ(change(recommend(all)), "kv.scrub=true");
   Outcome three = outcome("kv.policy=static", Effect::removes_cause, 1000, 0.01);
   three.change.settings.push_back("kv.scale_k=1");
-  all.singles = {three, outcome("kv.policy=auto", Effect::removes_cause, 1000, 0.1)};
-  EXPECT_EQ(change(recommend(all)), "kv.policy=auto");
+  all.singles = {three, outcome("kv.policy=unit_scale", Effect::removes_cause, 1000, 0.1)};
+  EXPECT_EQ(change(recommend(all)), "kv.policy=unit_scale");
 }
 
 TEST(Recommend, WhereAllCostAccuracyTheLeast) {
   Counterfactuals all = recorded();
   all.singles = {outcome("kv.format=e5m2", Effect::removes_cause, 1000, 0.9),
-                 outcome("kv.policy=auto", Effect::removes_cause, 1010, 0.2)};
+                 outcome("kv.policy=unit_scale", Effect::removes_cause, 1010, 0.2)};
   const auto best = recommend(all);
-  EXPECT_EQ(change(best), "kv.policy=auto");
+  EXPECT_EQ(change(best), "kv.policy=unit_scale");
   EXPECT_EQ(best->basis, Basis::less_accurate);
 }
 
 TEST(Recommend, ATopTokenThatIsLostIsWorseToo) {
   Counterfactuals all = recorded();
-  Outcome other = outcome("kv.policy=auto", Effect::removes_cause, 1000, 0.1);
+  Outcome other = outcome("kv.policy=unit_scale", Effect::removes_cause, 1000, 0.1);
   other.recorded_accuracy->top1_agreement = 0.9;
   all.singles = {other, outcome("kv.format=bf16", Effect::removes_cause, 2000, 0.1)};
   EXPECT_EQ(change(recommend(all)), "kv.format=bf16");
@@ -92,16 +92,16 @@ TEST(Recommend, WithoutAHealthyRequestTheCheapest) {
   Counterfactuals all = recorded();
   all.baseline.recorded_accuracy.reset();
   all.singles = {outcome("kv.format=bf16", Effect::removes_cause, 2000, 0.01),
-                 outcome("kv.policy=auto", Effect::removes_cause, 1000, 0.2)};
+                 outcome("kv.policy=unit_scale", Effect::removes_cause, 1000, 0.2)};
   const auto best = recommend(all);
-  EXPECT_EQ(change(best), "kv.policy=auto");
+  EXPECT_EQ(change(best), "kv.policy=unit_scale");
   EXPECT_EQ(best->basis, Basis::unmeasured);
   // Less memory by a narrower format is paid with an accuracy that nothing measures.
   all.singles.push_back(outcome("kv.format=int8", Effect::removes_cause, 500, 0.1));
   all.singles.push_back(outcome("activation.format=f16", Effect::removes_cause, 900, 0.1));
   all.baseline.activation_bits = all.singles[0].activation_bits = all.singles[1].activation_bits = 32;
   all.singles[3].activation_bits = 16;
-  EXPECT_EQ(change(recommend(all)), "kv.policy=auto");
+  EXPECT_EQ(change(recommend(all)), "kv.policy=unit_scale");
 }
 
 TEST(Recommend, WhereNothingRemovesTheCauseWhatRemovesTheNan) {

@@ -41,7 +41,7 @@ TEST(Knobs, DefaultsAreThoseOfAHealthyDeployment) {
                                                                   {"norm.eps", "1e-05"},
                                                                   {"inner_norm.variance", ""},
                                                                   {"kv.format", "bf16"},
-                                                                  {"kv.policy", "auto"},
+                                                                  {"kv.policy", "unit_scale"},
                                                                   {"kv.divisor_k", "200"},
                                                                   {"kv.divisor_v", "100"},
                                                                   {"kv.overflow", "saturate"},
@@ -132,6 +132,16 @@ TEST(Knobs, UnknownNamesAndValuesAreRefusedInOneLine) {
     EXPECT_THAT(status.error().message, Not(HasSubstr("\n")));
   }
   EXPECT_EQ(config_to_json(config), before);
+}
+
+/// Recordings of 0.1.0 call it auto, as servers call an unquantized cache.
+TEST(Knobs, FormerValuesAreRead) {
+  EngineConfig config;
+  config.kv.policy = "locked";
+  ASSERT_TRUE(set_knob(config, "kv.policy", "auto"));
+  EXPECT_EQ(get_knob(config, "kv.policy"), "unit_scale");
+  EXPECT_EQ(config_from_json(R"({"kv.policy": "auto"})").value().kv.policy, "unit_scale");
+  EXPECT_FALSE(set_knob(config, "kv.overflow", "auto"));
 }
 
 TEST(Knobs, JsonRoundTripKeepsEveryValue) {

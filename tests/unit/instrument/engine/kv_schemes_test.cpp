@@ -196,7 +196,7 @@ TEST(EngineKvSchemes, AttentionThatReadsTheCacheItselfGivesTheSameBits) {
       expect_same_fused({{"kv.prefix_cache", "false"}, {"kv.scheme", std::string(policy.name)}});
   }
   for (const std::string format : {"f32", "bf16", "e4m3", "int8"}) {
-    for (const std::string kind : {"auto", "locked", "per_token"}) {
+    for (const std::string kind : {"unit_scale", "locked", "per_token"}) {
       expect_same_fused({{"kv.format", format}, {"kv.policy", kind}});
     }
   }

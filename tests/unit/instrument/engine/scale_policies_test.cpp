@@ -174,7 +174,7 @@ TEST(ScalePolicies, StaticTakesWhatIsConfiguredAsItIs) {
 
 TEST(ScalePolicies, AutoIsNoQuantization) {
   Rows rows({3.0F});
-  const ScaleChoice choice = make("auto", KvConfig{}, KvTarget::k)->choose(context(0, 1, 1), rows).value();
+  const ScaleChoice choice = make("unit_scale", KvConfig{}, KvTarget::k)->choose(context(0, 1, 1), rows).value();
   EXPECT_EQ(choice.scales[0], 1.0F);
   EXPECT_EQ(choice.origin.source, ScaleSource::none);
   EXPECT_FALSE(choice.origin.locked);
@@ -196,7 +196,7 @@ TEST(ScalePolicies, OnlyChangingScalesAreKeptPerSlot) {
     EXPECT_EQ(find_scale_policy(entry.name), &entry);
   }
   EXPECT_EQ(find_scale_policy("none"), nullptr);
-  EXPECT_EQ(scale_policy_names(), "auto|locked|static|per_request|delayed|per_step|per_token");
+  EXPECT_EQ(scale_policy_names(), "unit_scale|locked|static|per_request|delayed|per_step|per_token");
 }
 
 }  // namespace

@@ -52,8 +52,8 @@ void expect_same(Knobs knobs, const std::string& cache) {
 
 TEST(WindowCache, HasTheBitsOfACacheThatKeepsAll) {
   for (const std::string cache : {"ring", "rolling"}) {
-    for (const std::string policy : {"auto", "locked", "per_request", "per_token"}) {
-      expect_same({{"kv.policy", policy}, {"kv.format", policy == "auto" ? "f32" : "e4m3"}}, cache);
+    for (const std::string policy : {"unit_scale", "locked", "per_request", "per_token"}) {
+      expect_same({{"kv.policy", policy}, {"kv.format", policy == "unit_scale" ? "f32" : "e4m3"}}, cache);
     }
     expect_same({{"kv.scheme", "vllm-int8-per-token-head"}}, cache);
     expect_same({{"kv.scheme", "running"}, {"attention.fused", "true"}}, cache);
