@@ -31,6 +31,7 @@ struct ScalesArguments {
   std::string against;
   std::vector<std::string> policies;
   ScaleSettings settings;
+  ScorePolicySettings policy;  ///< for a run
   double alpha = 0;
   std::vector<std::int64_t> layers;
   std::string format = "text";
@@ -44,12 +45,16 @@ std::vector<std::string> shape_names() {
   return names;
 }
 
-/// The policies that --policy names, with - or _ in a name; without --policy, all.
-std::vector<scenarios::PolicyCandidate> chosen_policies(const ScalesArguments& arguments) {
-  ScorePolicySettings settings;
+ScorePolicySettings policy_settings(const ScalesArguments& arguments) {
+  ScorePolicySettings settings = arguments.policy;
   settings.largest = arguments.settings.largest;
   settings.utilization = arguments.settings.utilization;
-  std::vector<scenarios::PolicyCandidate> all = scenarios::policy_candidates(settings);
+  return settings;
+}
+
+/// The policies that --policy names, with - or _ in a name; without --policy, all.
+std::vector<scenarios::PolicyCandidate> chosen_policies(const ScalesArguments& arguments) {
+  std::vector<scenarios::PolicyCandidate> all = scenarios::policy_candidates(policy_settings(arguments));
   if (arguments.policies.empty()) return all;
   std::erase_if(all, [&](const scenarios::PolicyCandidate& one) {
     return std::none_of(arguments.policies.begin(), arguments.policies.end(), [&](std::string named) {
@@ -123,10 +128,12 @@ int try_on_run(const ScalesArguments& arguments, const Interrupt& interrupt) {
     return complain(fmt::format("{}: holds no attention scores", arguments.checkpoint));
   }
   const auto trials = scenarios::try_score_policies(*scores, policies);
-  ScorePolicySettings settings;
-  settings.largest = arguments.settings.largest;
-  settings.utilization = arguments.settings.utilization;
-  const report::ScoreReplayWords words{arguments.checkpoint, scores->points, trials, settings};
+  const ScorePolicySettings settings = policy_settings(arguments);
+  const bool slack =
+      std::ranges::any_of(policies, [](const scenarios::PolicyCandidate& one) { return one.name == "auto_alpha"; });
+  const report::ScoreReplayWords words{
+      arguments.checkpoint, scores->points, trials, settings,
+      slack ? scenarios::slack_by_layer(*scores, settings) : std::vector<scenarios::ScoreSlack>()};
   print(arguments.format == "json"  ? report::score_replay_json(words)
         : arguments.format == "csv" ? report::score_replay_csv(words)
                                     : report::score_replay_text(words, (*run)->view(), output_terminal()));
@@ -187,6 +194,23 @@ int scales(const ScalesArguments& arguments, const Interrupt& interrupt) {
   return of_checkpoint(arguments, interrupt);
 }
 
+void add_auto_alpha(CLI::App& command, ScorePolicySettings& policy) {
+  command.add_option("--burn-in", policy.burn_in, "For a run: steps that auto_alpha watches before it freezes alpha")
+      ->type_name("STEPS")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->capture_default_str();
+  command
+      .add_option("--quantile", policy.quantile,
+                  "For a run: the quantile of the slack that auto_alpha takes; 1: the largest. The paper takes 0.9999")
+      ->type_name("PART")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command.add_option("--kappa", policy.kappa, "For a run: what auto_alpha multiplies that quantile by")
+      ->type_name("FACTOR")
+      ->check(CLI::Range(1e-3, 1e3))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void add_scales_command(CLI::App& app, Action& action) {
@@ -242,6 +266,7 @@ void add_scales_command(CLI::App& app, Action& action) {
       ->type_name("PART")
       ->check(CLI::Range(0.01, 1.0))
       ->capture_default_str();
+  add_auto_alpha(*command, arguments->policy);
   command
       ->add_option("--iterations", settings.iterations, "Iterations of the power iteration whose cold start is tested")
       ->type_name("N")

@@ -1,9 +1,14 @@
 #include "scenarios/score_replay.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
+
+#include "core/counted.h"
 
 namespace nanscope::scenarios {
 namespace {
@@ -24,6 +29,9 @@ class LayerPolicy {
 
   bool can_be_tried() const { return !candidate_.entry->of_weights || !bounds_.empty(); }
 
+  /// Whether the last scale was that of a policy which had seen what it watches first.
+  bool settled() const { return settled_; }
+
   double scale(const ScorePoint& point) {
     const std::size_t before = next_bound_;
     while (next_bound_ < bounds_.size() && bounds_[next_bound_].from <= point.step) ++next_bound_;
@@ -40,6 +48,7 @@ class LayerPolicy {
     } else if (next_bound_ != before) {
       policy_->weights_changed(now.worst_case, now.calibrated);
     }
+    settled_ = policy_->settled();
     return policy_->scale(point.absmax);
   }
 
@@ -50,6 +59,7 @@ class LayerPolicy {
   std::size_t next_bound_ = 0;
   std::size_t next_loss_ = 0;
   std::unique_ptr<ScorePolicy> policy_;
+  bool settled_ = true;
 };
 
 ScoreTrial try_one(const PolicyCandidate& candidate, const ScoreRun& run) {
@@ -59,6 +69,7 @@ ScoreTrial try_one(const PolicyCandidate& candidate, const ScoreRun& run) {
   std::map<std::int64_t, LayerPolicy> layers;
   double used = 0;
   std::size_t counted = 0;
+  bool settled = false;
   for (std::size_t i = 0; i < run.points.size(); ++i) {
     const ScorePoint& point = run.points[i];
     LayerPolicy& policy = layers.try_emplace(point.layer, candidate, run, point.layer).first->second;
@@ -72,6 +83,7 @@ ScoreTrial try_one(const PolicyCandidate& candidate, const ScoreRun& run) {
       continue;
     }
     const double scale = policy.scale(point);
+    settled = settled || policy.settled();
     const ScoreTrialPoint made{scale, point.absmax / scale};
     trial.points.push_back(made);
     ++counted;
@@ -82,6 +94,10 @@ ScoreTrial try_one(const PolicyCandidate& candidate, const ScoreRun& run) {
     trial.worst = i;
   }
   if (counted > 0) trial.utilization = used / static_cast<double>(counted);
+  if (!settled && counted > 0) {
+    trial = {.policy = candidate.name, .problem = {}, .points = {}};
+    trial.problem = fmt::format("its burn-in of {} is not over", nanscope::counted(candidate.settings.burn_in, "step"));
+  }
   return trial;
 }
 
@@ -109,6 +125,33 @@ std::vector<ScoreTrial> try_score_policies(const ScoreRun& run, std::span<const 
   std::vector<ScoreTrial> trials;
   for (const PolicyCandidate& policy : policies) trials.push_back(try_one(policy, run));
   return trials;
+}
+
+std::vector<ScoreSlack> slack_by_layer(const ScoreRun& run, const ScorePolicySettings& settings) {
+  std::map<std::int64_t, std::vector<double>> slacks;
+  for (const ScorePoint& point : run.points) {
+    double worst_case = 0;
+    for (const ScoreBounds& one : run.bounds) {
+      if (one.layer == point.layer && one.from <= point.step) worst_case = one.worst_case;
+    }
+    std::vector<double>& of_layer = slacks[point.layer];
+    if (point.finite && worst_case > 0 && std::ssize(of_layer) < settings.burn_in)
+      of_layer.push_back(point.absmax / worst_case);
+  }
+  std::vector<ScoreSlack> all;
+  for (const auto& [layer, values] : slacks) {
+    if (values.empty()) continue;
+    const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+    const double quantile = quantile_of(values, settings.quantile);
+    all.push_back({.layer = layer,
+                   .steps = std::ssize(values),
+                   .smallest = *std::min_element(values.begin(), values.end()),
+                   .largest = *std::max_element(values.begin(), values.end()),
+                   .mean = sum / static_cast<double>(values.size()),
+                   .quantile = quantile,
+                   .alpha = settings.kappa * quantile});
+  }
+  return all;
 }
 
 std::vector<ScoreLayerTrial> by_layer(const ScoreTrial& trial, std::span<const ScorePoint> points, double largest) {

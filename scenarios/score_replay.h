@@ -16,6 +16,20 @@ struct ScoreTrialPoint {
   double scaled = 0;  ///< absmax / scale
 };
 
+/// Slack of a layer, (16) of "Rank-Aware Spectral Bounds on Attention Logits": the largest score of a step over its
+/// worst case. As the paper's appendix M lists it.
+struct ScoreSlack {
+  std::int64_t layer = 0;
+  std::int64_t steps = 0;
+  double smallest = 0;
+  double largest = 0;
+  double mean = 0;
+  double quantile = 0;  ///< the settings' quantile
+  double alpha = 0;     ///< kappa times which
+};
+/// By layer: of the first `burn_in` steps that are finite, whose worst case is known.
+std::vector<ScoreSlack> slack_by_layer(const ScoreRun& run, const ScorePolicySettings& settings);
+
 struct ScoreTrial {
   std::string policy;
   std::string problem;                  ///< not empty: why it was not tried

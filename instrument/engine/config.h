@@ -135,6 +135,9 @@ struct ScoresConfig {
   std::string scales_hash;  ///< of its bytes, as scale_file_hash(); not a knob. Empty: whatever it holds
   ScalesOf scales_of = ScalesOf::own;
   std::int64_t history = 16;
+  std::int64_t burn_in = 100;  ///< steps that auto_alpha watches
+  float kappa = 1;
+  float quantile = 1;
   float start = 1;
   float margin = 0.9F;
   float utilization = 0.8F;

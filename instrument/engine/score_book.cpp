@@ -169,7 +169,10 @@ Result<std::vector<ScoreBook::Scale>> ScoreBook::scales_of(ScoreTarget target, s
                                  .history = scores.history,
                                  .start = static_cast<double>(scores.start),
                                  .margin = static_cast<double>(scores.margin),
-                                 .utilization = static_cast<double>(scores.utilization)};
+                                 .utilization = static_cast<double>(scores.utilization),
+                                 .burn_in = scores.burn_in,
+                                 .kappa = static_cast<double>(scores.kappa),
+                                 .quantile = static_cast<double>(scores.quantile)};
     if (file != nullptr) {
       const std::vector<float>& all = filed_scales(*file, target);
       settings.scale = double{each ? all[head] : *std::max_element(all.begin(), all.end())};
@@ -313,6 +316,8 @@ Status check_scores(const EngineConfig& config) {
   if (!(scores.margin > 0 && scores.margin <= 1)) return fail("scores.margin must be above 0, at most 1");
   if (!(scores.utilization > 0 && scores.utilization <= 1))
     return fail("scores.utilization must be above 0, at most 1");
+  if (!(scores.quantile >= 0 && scores.quantile <= 1)) return fail("scores.quantile must be from 0 to 1");
+  if (!(scores.kappa > 0) || !std::isfinite(scores.kappa)) return fail("scores.kappa must be above 0");
   if (!(scores.delta > 0 && scores.delta < 1)) return fail("scores.delta must be between 0 and 1");
   return {};
 }

@@ -61,6 +61,15 @@ std::vector<Knob> score_knobs() {
           "scores.history", "1..4096", "steps whose largest value the policy `delayed` remembers",
           [](auto& c) -> auto& { return c.scores.history; }),
       knob(
+          "scores.burn_in", "1..1000000", "steps that the policy `auto_alpha` watches before it freezes its bound",
+          [](auto& c) -> auto& { return c.scores.burn_in; }),
+      knob(
+          "scores.quantile", "number", "part of the slack seen that auto_alpha keeps below its bound; 1: all of it",
+          [](auto& c) -> auto& { return c.scores.quantile; }),
+      knob(
+          "scores.kappa", "number", "what auto_alpha multiplies that slack by",
+          [](auto& c) -> auto& { return c.scores.kappa; }),
+      knob(
           "scores.start", "number", "largest value that a history stands for which has seen none",
           [](auto& c) -> auto& { return c.scores.start; }),
       knob(

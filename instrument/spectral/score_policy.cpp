@@ -84,31 +84,34 @@ class Geometry final : public ScorePolicy {
   double scale_;
 };
 
-/// geometry while burn_in steps are watched; then alpha is kappa times the largest slack seen, abs(S) over the worst
-/// case (16), for good: where weights change, of the worst case of the new ones.
+/// geometry while burn_in steps are watched; then alpha is kappa times a quantile of the slack seen, abs(S) over the
+/// worst case (16), for good: where weights change, of the worst case of the new ones.
 class AutoAlpha final : public ScorePolicy {
  public:
   explicit AutoAlpha(const ScorePolicySettings& settings) : settings_(settings), bound_(settings.calibrated) {}
   double scale(double absmax) override {
     const double now = bound_ / (settings_.utilization * settings_.largest);
-    if (steps_ < settings_.burn_in) {
-      ++steps_;
-      slack_ = std::max(slack_, absmax / settings_.worst_case);
-      if (steps_ == settings_.burn_in && slack_ > 0) bound_ = settings_.kappa * slack_ * settings_.worst_case;
-    }
+    if (settled()) return now;
+    slacks_.push_back(absmax / settings_.worst_case);
+    if (settled()) freeze();
     return now;
   }
   void weights_changed(double worst_case, double calibrated) override {
-    const bool frozen = steps_ == settings_.burn_in && slack_ > 0;
     settings_.worst_case = worst_case;
-    bound_ = frozen ? settings_.kappa * slack_ * worst_case : calibrated;
+    bound_ = calibrated;
+    if (settled()) freeze();
   }
+  bool settled() const override { return std::ssize(slacks_) >= settings_.burn_in; }
 
  private:
+  void freeze() {
+    const double slack = quantile_of(slacks_, settings_.quantile);
+    if (slack > 0) bound_ = settings_.kappa * slack * settings_.worst_case;
+  }
+
   ScorePolicySettings settings_;
   double bound_;
-  double slack_ = 0;
-  std::int64_t steps_ = 0;
+  std::vector<double> slacks_;  ///< of the burn-in, by step
 };
 
 template <class Policy>
@@ -126,6 +129,15 @@ constexpr std::array kPolicies{
 };
 
 }  // namespace
+
+double quantile_of(std::vector<double> values, double part) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const double place = part * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  if (below + 1 >= values.size()) return values.back();
+  return values[below] + (place - static_cast<double>(below)) * (values[below + 1] - values[below]);
+}
 
 std::span<const ScorePolicyEntry> score_policies() { return kPolicies; }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 /// Who chooses the scale that attention's scores are divided by before they become fp8, from what, and when. Scores S
 /// overflow where abs(S) / scale is beyond the format's largest.
@@ -21,7 +22,12 @@ struct ScorePolicySettings {
   double calibrated = 0;       ///< the same, calibrated
   std::int64_t burn_in = 100;  ///< steps after which `auto_alpha` freezes what it saw
   double kappa = 1;            ///< times which
+  double quantile = 1;         ///< of the slack that it saw; 1: the largest
 };
+
+/// The value below which a part of the values lies, between two of them in proportion, as numpy.quantile() does by
+/// default; 0 of none.
+double quantile_of(std::vector<double> values, double part);
 
 /// One instance serves one layer.
 class ScorePolicy {
@@ -32,6 +38,8 @@ class ScorePolicy {
   virtual double scale(double absmax) = 0;
   /// Bounds of the layer's scores from the next step on, as ScorePolicySettings has them.
   virtual void weights_changed(double /*worst_case*/, double /*calibrated*/) {}
+  /// Whether the next scale follows from what the policy was to watch first.
+  virtual bool settled() const { return true; }
 };
 
 struct ScorePolicyEntry {

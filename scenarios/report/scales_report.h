@@ -24,6 +24,7 @@ struct ScoreReplayWords {
   std::span<const scenarios::ScorePoint> points;
   std::span<const scenarios::ScoreTrial> trials;
   ScorePolicySettings settings;
+  std::vector<scenarios::ScoreSlack> slacks = {};  ///< by layer; empty where no worst case is known
 };
 std::string score_replay_text(const ScoreReplayWords& words, RunView& run, const Terminal& terminal);
 /// `nanscope.score-policies/1`, see docs/scales.md.

@@ -56,6 +56,27 @@ std::string overflow_table(const ScoreReplayWords& words, RunView& run, const Te
   return text;
 }
 
+std::string slack_table(const ScoreReplayWords& words, const Terminal& terminal) {
+  if (words.slacks.empty()) return {};
+  const ScorePolicySettings& settings = words.settings;
+  std::string text =
+      '\n' + paragraph("Slack     ",
+                       fmt::format("largest score over the worst case of the weights, in the first {} at most; "
+                                   "auto_alpha takes the {}, times {:g}",
+                                   counted(settings.burn_in, "step"),
+                                   settings.quantile == 1 ? "largest" : fmt::format("{:g} quantile", settings.quantile),
+                                   settings.kappa),
+                       terminal);
+  Table table({Align::right, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+  table.row({"layer", "steps", "smallest", "mean", "quantile", "largest", "alpha"});
+  for (const scenarios::ScoreSlack& one : words.slacks) {
+    table.row({std::to_string(one.layer), std::to_string(one.steps), fmt::format("{:.4g}", one.smallest),
+               fmt::format("{:.4g}", one.mean), fmt::format("{:.4g}", one.quantile), fmt::format("{:.4g}", one.largest),
+               one.steps < settings.burn_in ? "burn-in not over" : fmt::format("{:.4g}", one.alpha)});
+  }
+  return text + '\n' + table.text("  ", terminal.width);
+}
+
 }  // namespace
 
 std::string score_replay_text(const ScoreReplayWords& words, RunView& run, const Terminal& terminal) {
@@ -88,7 +109,8 @@ std::string score_replay_text(const ScoreReplayWords& words, RunView& run, const
                trial.points.empty() ? "-" : place_of(words.points[trial.worst], run),
                fmt::format("{:.1f} %", 100 * trial.utilization), ""});
   }
-  return text + '\n' + table.text("  ", terminal.width) + overflow_table(words, run, terminal);
+  return text + '\n' + table.text("  ", terminal.width) + overflow_table(words, run, terminal) +
+         slack_table(words, terminal);
 }
 
 std::string score_replay_json(const ScoreReplayWords& words) {
@@ -124,6 +146,19 @@ std::string score_replay_json(const ScoreReplayWords& words) {
       }
     }
     out["policies"].push_back(std::move(one));
+  }
+  out["slack"] = {{"burn_in", words.settings.burn_in},
+                  {"quantile", words.settings.quantile},
+                  {"kappa", words.settings.kappa},
+                  {"layers", Json::array()}};
+  for (const scenarios::ScoreSlack& one : words.slacks) {
+    out["slack"]["layers"].push_back({{"layer", one.layer},
+                                      {"steps", one.steps},
+                                      {"smallest", one.smallest},
+                                      {"mean", one.mean},
+                                      {"quantile", one.quantile},
+                                      {"largest", one.largest},
+                                      {"alpha", one.steps < words.settings.burn_in ? Json() : Json(one.alpha)}});
   }
   return dump_json(out);
 }

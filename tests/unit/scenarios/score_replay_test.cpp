@@ -101,6 +101,39 @@ TEST(ScoreReplay, ScalesAreThoseOfTheOracle) {
   }
 }
 
+/// Slacks by hand: 30, 60 and 45 over a worst case of 300; the fourth step is beyond the burn-in, the NaN is no step.
+TEST(ScoreReplay, SlackIsThatOfTheBurnIn) {
+  ScoreRun run;
+  run.points = {{1, 2, 30, true}, {2, 2, 60, true}, {3, 2, NAN, false}, {4, 2, 45, true}, {5, 2, 299, true}};
+  run.bounds = {{1, 2, 300, 100}};
+  ScorePolicySettings settings;
+  settings.burn_in = 3;
+  settings.quantile = 0.5;
+  settings.kappa = 2;
+  const std::vector<ScoreSlack> slacks = slack_by_layer(run, settings);
+  ASSERT_EQ(slacks.size(), 1U);
+  EXPECT_EQ(slacks[0].layer, 2);
+  EXPECT_EQ(slacks[0].steps, 3);
+  EXPECT_DOUBLE_EQ(slacks[0].smallest, 0.1);
+  EXPECT_DOUBLE_EQ(slacks[0].largest, 0.2);
+  EXPECT_DOUBLE_EQ(slacks[0].mean, 0.15);
+  EXPECT_DOUBLE_EQ(slacks[0].quantile, 0.15);
+  EXPECT_DOUBLE_EQ(slacks[0].alpha, 0.3);
+}
+
+TEST(ScoreReplay, APolicyThatWatchesToTheEndWasNotTried) {
+  const ScoreRun run = oracle_run();
+  ScorePolicySettings settings;
+  for (const std::int64_t burn_in : {2, 1000}) {
+    settings.burn_in = burn_in;
+    for (const ScoreTrial& trial : try_score_policies(run, policy_candidates(settings))) {
+      const bool watches = trial.policy == "auto_alpha" && burn_in == 1000;
+      EXPECT_EQ(trial.problem, watches ? "its burn-in of 1000 steps is not over" : "") << trial.policy;
+      EXPECT_EQ(trial.points.empty(), watches);
+    }
+  }
+}
+
 /// A layer is a picture; a dot stands where a policy overflows.
 TEST(ScoreReplay, ThePageHasADotForEachOverflow) {
   const ScoreRun run = oracle_run();

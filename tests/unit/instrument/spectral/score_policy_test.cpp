@@ -69,6 +69,31 @@ TEST(ScorePolicy, AutoAlphaIsGeometryUntilItsBurnInEndsAndWhatItSawFromThenOn) {
   EXPECT_DOUBLE_EQ(chosen[3], 0.1);
 }
 
+/// numpy.quantile([1, 2, 4, 8], q) with its default method: 1, 2, 3, 5, 7.9988, 8.
+TEST(ScorePolicy, QuantilesLieBetweenTwoValues) {
+  const std::vector<double> values = {8, 1, 4, 2};
+  EXPECT_EQ(quantile_of(values, 0), 1);
+  EXPECT_DOUBLE_EQ(quantile_of(values, 1.0 / 3), 2);
+  EXPECT_DOUBLE_EQ(quantile_of(values, 0.5), 3);
+  EXPECT_DOUBLE_EQ(quantile_of(values, 0.75), 5);
+  EXPECT_NEAR(quantile_of(values, 0.9999), 7.9988, 1e-12);
+  EXPECT_EQ(quantile_of(values, 1), 8);
+  EXPECT_EQ(quantile_of({}, 0.5), 0);
+}
+
+/// Slacks 1, 2, 4 and 8 thousandths: half of them is 3, times 2 and the worst case of 1000, over 0.8 x 448.
+TEST(ScorePolicy, AutoAlphaTakesAQuantileAndAFactor) {
+  ScorePolicySettings settings;
+  settings.worst_case = 1000;
+  settings.calibrated = 358.4;
+  settings.burn_in = 4;
+  settings.quantile = 0.5;
+  settings.kappa = 2;
+  const std::vector<double> chosen = scales("auto_alpha", settings, {8, 1, 4, 2, 1e6});
+  EXPECT_DOUBLE_EQ(chosen[3], 1);
+  EXPECT_DOUBLE_EQ(chosen[4], 6 / 358.4);
+}
+
 TEST(ScorePolicy, ANanInTheHistoryIsOneInTheScale) {
   const std::vector<double> chosen = scales("delayed", {}, {20, NAN, 20});
   EXPECT_TRUE(std::isnan(chosen[2]));
