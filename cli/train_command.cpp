@@ -245,7 +245,8 @@ void add_outputs(CLI::App& command, TrainArguments& arguments) {
       ->type_name("FILE");
   command
       .add_option("--held-out", arguments.held_out,
-                  "At the start and after each save, measure the loss of this text: of 64 sequences, all positions at once and token by "
+                  "At the start and after each save, measure the loss of this text: of 64 sequences, all positions at "
+                  "once and token by "
                   "token (nanscope loss FOLDER measures more)")
       ->type_name("FILE");
   command

@@ -30,8 +30,7 @@ class SpecialTokens : public ::testing::Test {
   std::vector<std::string> lines() {
     std::vector<std::string> all;
     const std::vector<SpecialToken> tokens = read().value();
-    for (const SpecialToken& one : tokens)
-      all.push_back(one.role + " " + std::to_string(one.id) + " " + one.source);
+    for (const SpecialToken& one : tokens) all.push_back(one.role + " " + std::to_string(one.id) + " " + one.source);
     return all;
   }
   std::string error() { return read().error().message; }
