@@ -83,6 +83,26 @@ void summarise(PolicyResult& result, std::span<const LayerFacts> layers, std::in
   if (utilized > 0) result.utilization = utilization / static_cast<double>(utilized);
 }
 
+double channel_spread(const LayerTokens& tokens) {
+  const auto channels = static_cast<std::size_t>(tokens.shape.key_channels());
+  const auto width = static_cast<std::size_t>(tokens.shape.key_width);
+  std::vector<float> largest(channels);
+  for (std::size_t i = 0; i < tokens.k.size(); ++i) {
+    const float magnitude = std::fabs(tokens.k[i]);
+    if (std::isfinite(magnitude)) largest[i % channels] = std::max(largest[i % channels], magnitude);
+  }
+  double spread = 0;
+  for (std::size_t head = 0; head < channels; head += width) {
+    const auto begin = largest.begin() + static_cast<std::ptrdiff_t>(head);
+    const auto end = begin + static_cast<std::ptrdiff_t>(width);
+    const float most = *std::max_element(begin, end);
+    const auto median = begin + static_cast<std::ptrdiff_t>(width / 2);
+    std::nth_element(begin, median, end);
+    if (*median > 0) spread = std::max(spread, static_cast<double>(most) / static_cast<double>(*median));
+  }
+  return spread;
+}
+
 LayerFacts facts_of(const LayerTokens& tokens, const LayerReference& reference) {
   LayerFacts facts;
   facts.layer = tokens.layer;
@@ -95,6 +115,7 @@ LayerFacts facts_of(const LayerTokens& tokens, const LayerReference& reference) 
   facts.rows_not_finite = tokens.rows_not_finite;
   facts.logit_deviation = reference.logit_deviation();
   facts.spikes = reference.spikes();
+  facts.channel_spread = channel_spread(tokens);
   facts.recorded_error = reference.recorded_error();
   return facts;
 }

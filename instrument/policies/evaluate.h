@@ -72,6 +72,7 @@ struct LayerFacts {
   std::int64_t rows_not_finite = 0;
   double logit_deviation = 0;            ///< standard deviation of a query's scores, mean
   double spikes = 0;                     ///< largest |v| over the 99.5th percentile
+  double channel_spread = 0;             ///< largest |k| of a head's channel over its median channel's; of any head
   std::optional<double> recorded_error;  ///< of what the run itself put out
 };
 

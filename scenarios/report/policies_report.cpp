@@ -214,6 +214,7 @@ Json json_of(const LayerFacts& one) {
           {"rows_not_finite", one.rows_not_finite},
           {"logit_deviation", json_number(one.logit_deviation)},
           {"spikes", json_number(one.spikes)},
+          {"channel_spread", json_number(one.channel_spread)},
           {"recorded_error", one.recorded_error ? json_number(*one.recorded_error) : Json()}};
 }
 

@@ -151,7 +151,7 @@ TEST(PolicyClaims, SayWhatTheDataShows) {
     return text;
   };
   // Sensitive, robust, by channel, late, percentile, fp8: confirmed, refuted, not testable.
-  EXPECT_EQ(verdicts({}), "ccrnnr");
+  EXPECT_EQ(verdicts({}), "ccnnnr");
   EXPECT_EQ(verdicts({.deviation = 0.5, .outliers = 10, .spike_every = 256}), "rccnrr");
 }
 
