@@ -84,7 +84,7 @@ void add_bits_command(CLI::App& app, Action& action) {
   auto* moments =
       command->add_flag("--moments", arguments->of_moments,
                         "Compute mean and variance of the values as norm kernels do; VALUE x COUNT repeats");
-  command->add_option("--form", arguments->moments.form, "With --moments: one form of the variance (default: all)")
+  command->add_option("--variance", arguments->moments.form, "With --moments: one form of the variance (default: all)")
       ->needs(moments)
       ->type_name("one-pass|one-pass-fused|two-pass|welford");
   command->add_option("--order", arguments->moments.order, "With --moments: one order of the sum (default: all)")

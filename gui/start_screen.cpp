@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "gui/controls.h"
+#include "gui/keys_overlay.h"
 #include "gui/marks.h"
 #include "gui/platform/keys.h"
 #include "gui/recent_files.h"
@@ -107,7 +108,8 @@ void StartScreen::draw_back(Area head) {
   const float width = std::min(button_width(look_, words), head.width * 0.5F);
   const Area box{head.right() - width, head.y + (head.height - look_.px(30)) / 2, width, look_.px(30)};
   const bool typing = ImGui::GetIO().WantTextInput || !search_.text.empty();
-  const bool key = !typing && (key_pressed(GLFW_KEY_ESCAPE, false) || key_pressed(GLFW_KEY_HOME, false));
+  const bool covered = browser_.is_open() || listing_keys_;
+  const bool key = !typing && !covered && (key_pressed(GLFW_KEY_ESCAPE, false) || key_pressed(GLFW_KEY_HOME, false));
   if (button(look_, "back", words, box, true) || key) back_ = true;
 }
 
@@ -121,7 +123,9 @@ void StartScreen::draw_open(Area area) {
         "Drop a recording or a dump here", 0.5F);
   label(look_.fonts.small, {drop.x, middle, drop.width, look_.px(20)}, theme.muted,
         "a .nanscope file, a file of tensors or a folder of them", 0.5F);
-  const Area field{drop.x, drop.bottom() + look_.px(14), drop.width, look_.px(26)};
+  const float browse = button_width(look_, "Browse");
+  const Area field{drop.x, drop.bottom() + look_.px(14), drop.width - browse - look_.px(10), look_.px(26)};
+  if (button(look_, "browse", "Browse", {field.right() + look_.px(10), field.y, browse, field.height})) browse_files();
   if (path_.draw(look_, "path", "or type its path, then Enter", look_.fonts.mono, field) && !path_.text.empty()) {
     choice_ = path_.text;
     typed_ = true;
@@ -131,6 +135,32 @@ void StartScreen::draw_open(Area area) {
   shown.what = "opening " + printable(shown.what);
   const Area bar{drop.x, drop.bottom() + look_.px(44), drop.width, look_.px(44)};
   if (draw_progress(look_, shown, "MiB", cancelled_, bar)) cancel_ = true;
+}
+
+void StartScreen::browse_files() {
+  std::error_code error;
+  browser_.open("Open a recording or a dump", fs::current_path(error), recent_);
+}
+
+void StartScreen::keys() {
+  if (browser_.is_open()) return;
+  if (ImGui::GetIO().KeyCtrl && key_pressed(GLFW_KEY_O, false)) browse_files();
+  if (key_pressed(GLFW_KEY_F1, false)) listing_keys_ = !listing_keys_;
+  if (key_pressed(GLFW_KEY_ESCAPE, false)) listing_keys_ = false;
+}
+
+void StartScreen::draw_above(Area window) {
+  static const std::vector<KeyRow> kRows = {{"", "Start screen"},
+                                            {"Ctrl+O", "browse for a recording or a dump"},
+                                            {"Drop", "open a recording or a dump"},
+                                            {"Ctrl+F", "search the scenarios"},
+                                            {"Esc", "clear the search, go back to the open recording"},
+                                            {"F1", "list the keys"}};
+  if (listing_keys_ && draw_keys_overlay(look_, window, kRows)) listing_keys_ = false;
+  if (std::optional<fs::path> chosen = browser_.draw(look_, window)) {
+    choice_ = std::move(chosen);
+    typed_ = false;
+  }
 }
 
 void StartScreen::draw_recent(Area area) {
@@ -268,6 +298,7 @@ void StartScreen::draw_library(Area area) {
 
 void StartScreen::frame(Platform& platform) {
   take_run();
+  keys();
   const Extent size = platform.size();
   const Area area{0, 0, static_cast<float>(size.width), static_cast<float>(size.height)};
   platform.set_ground(theme_.background);
@@ -292,6 +323,7 @@ void StartScreen::frame(Platform& platform) {
   draw_library({right, top - look_.px(4), inner.right() - right, height});
   ImGui::PopFont();
   ImGui::End();
+  draw_above(area);
 }
 
 }  // namespace nanscope::gui

@@ -7,6 +7,7 @@
 
 #include "gui/background.h"
 #include "gui/bars.h"
+#include "gui/file_browser.h"
 #include "gui/platform/platform.h"
 #include "gui/scenario_cards.h"
 #include "gui/text_field.h"
@@ -33,13 +34,17 @@ class StartScreen {
   bool take_cancel() { return std::exchange(cancel_, false); }
   /// Back to what waits behind, once.
   bool take_back() { return std::exchange(back_, false); }
-  bool busy() const { return job_.running(); }
+  bool busy() const { return job_.running() || !browser_.settled(); }
   /// What was chosen cannot be opened.
   void say_error(std::string message);
 
  private:
   void take_run();
   void start(const ScenarioCard& card);
+  void browse_files();
+  void keys();
+  /// The keys and the file browser, above everything else.
+  void draw_above(Area window);
   void draw_back(Area head);
   void draw_open(Area area);
   void draw_recent(Area area);
@@ -57,6 +62,8 @@ class StartScreen {
   std::string found_for_;
   std::vector<std::filesystem::path> recent_;
   TextField path_;
+  FileBrowser browser_;
+  bool listing_keys_ = false;
   TextField search_;
   bool typed_ = false;   ///< what was chosen last is the path that was typed
   std::string running_;  ///< name of the scenario that runs

@@ -100,7 +100,7 @@ void Window::ask_map(Urgency urgency) {
 }
 
 bool Window::settled() const {
-  return !store_.activity() && !beside_.running() && !exporter_.busy() && !to_save_ &&
+  return !store_.activity() && !beside_.running() && !exporter_.busy() && !to_save_ && browser_.settled() &&
          std::all_of(panes_.begin(), panes_.end(), [](const Pane& pane) { return pane.settled(); });
 }
 
@@ -282,7 +282,7 @@ void Window::frame(Platform& platform) {
   if (std::optional<StatusText> words = beside_.take_words()) message_ = std::move(*words);
   take_saved();
   places_.assign(panes_.size(), {});
-  covered_ = palette_.is_open() || listing_keys_;
+  covered_ = palette_.is_open() || browser_.is_open() || listing_keys_;
   navigator_.advance(static_cast<double>(ImGui::GetIO().DeltaTime));
   keys(platform);
   const Extent size = platform.size();
@@ -305,6 +305,9 @@ void Window::frame(Platform& platform) {
   ImGui::End();
   if (listing_keys_ && draw_keys_overlay(look, area, key_rows(commands()))) listing_keys_ = false;
   if (const std::optional<PaletteItem> chosen = palette_.draw(look, area)) follow(*chosen, platform);
+  const std::optional<std::filesystem::path> chosen = browser_.draw(look, area);
+  if (chosen && browses_beside_) return open_beside(*chosen);
+  if (chosen) choice_ = chosen;
 }
 
 }  // namespace nanscope::gui

@@ -12,6 +12,7 @@
 #include "gui/beside.h"
 #include "gui/commands.h"
 #include "gui/export/exporter.h"
+#include "gui/file_browser.h"
 #include "gui/navigator.h"
 #include "gui/palette.h"
 #include "gui/pane.h"
@@ -93,6 +94,7 @@ class Window {
   void keys(Platform& platform);
   void run(const Command& command, Platform& platform);
   void open_palette(std::string typed);
+  void browse(bool beside);
   void go_to_difference();
   void go_to_bad(bool forward);
   void change_speed(int doublings);
@@ -133,6 +135,8 @@ class Window {
   std::string hint_;
   StatusText message_;
   Palette palette_;
+  FileBrowser browser_;
+  bool browses_beside_ = false;  ///< what is chosen stands beside
   std::vector<std::filesystem::path> recent_;
   std::optional<std::filesystem::path> choice_;
   bool leave_ = false;              ///< for the start screen

@@ -74,7 +74,7 @@ std::vector<Command> Window::commands() const {
 }
 
 void Window::keys(Platform& platform) {
-  const bool typing = ImGui::GetIO().WantTextInput || palette_.is_open();
+  const bool typing = ImGui::GetIO().WantTextInput || palette_.is_open() || browser_.is_open();
   for (const Command& command : commands()) {
     if (typing && command.action != Action::palette) continue;
     if (pressed(command)) run(command, platform);
@@ -95,6 +95,13 @@ void Window::open_palette(std::string typed) {
   palette_.open(palette_items(commands(), navigator_.map().get(), navigator_.story().get(),
                               navigator_.selection().place, recent_),
                 std::move(typed));
+}
+
+void Window::browse(bool beside) {
+  browses_beside_ = beside;
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::absolute(run_file_, error);
+  browser_.open(beside ? "Show a recording beside" : "Open a recording or a dump", file.parent_path(), recent_);
 }
 
 void Window::run(const Command& command, Platform& platform) {
@@ -150,12 +157,12 @@ void Window::run(const Command& command, Platform& platform) {
       store_.ask("markdown", write_diagnosis);
       return;
     case Action::open:
-      return open_palette("open ");
+      return browse(false);
     case Action::start_screen:
       leave_ = true;
       return;
     case Action::open_beside:
-      return open_palette("beside ");
+      return browse(true);
     case Action::remove_beside:
       return beside_.remove(store_);
     case Action::palette:

@@ -170,7 +170,7 @@ MISTAKES = [
     ("bits --block mxfp44 1", 2, "did you mean 'mxfp4'?"),
     ("bits --block mxfp4", 2, "which values are in the block?"),
     ("bits --block mxfp4 0.1 x", 2, "'x' is no number"),
-    ("bits 1 2", 2, "bits takes one VALUE; for values that share a scale, add --block PRESET"),
+    ("bits 1 2", 2, "several values need a format: add -f FORMAT, or --block PRESET"),
     # Outputs.
     ("run small.toml -o precious", 2, "name another file with -o"),
     ("run small.toml -o attached.nanscope", 2, "is a recording of a dump or a live process, not of scenario 'small'"),
