@@ -41,8 +41,10 @@ std::string changed_text(std::time_t changed) {
 
 }  // namespace
 
-void FileBrowser::open(std::string title, const fs::path& folder, std::span<const fs::path> recent) {
+void FileBrowser::open(std::string title, std::string folder_words, const fs::path& folder,
+                       std::span<const fs::path> recent) {
   title_ = std::move(title);
+  folder_words_ = std::move(folder_words);
   shortcuts_ = shortcuts(home_folder(), recent);
   chosen_.reset();
   open_ = true;
@@ -207,7 +209,7 @@ void FileBrowser::foot(const Look& look, Area area) {
     return Area{right + look.px(8), area.y, width, height};
   };
   const bool file = current_ && !shown_.entries[lines_[*current_]].folder;
-  const std::string words = file ? "Open" : "Open this folder as a dump";
+  const std::string words = file ? "Open" : folder_words_;
   if (button(look, "open", words, next(words), true)) {
     chosen_ = file ? shown_.folder / shown_.entries[lines_[*current_]].name : wanted_;
   }

@@ -18,7 +18,9 @@ class FileBrowser {
   bool is_open() const { return open_; }
   bool settled() const { return !reading_.running(); }
   /// Shows `folder`; `title` says what is chosen. The folders of recent files are among the shortcuts.
-  void open(std::string title, const std::filesystem::path& folder, std::span<const std::filesystem::path> recent);
+  /// `folder_words`: the button that chooses the folder itself.
+  void open(std::string title, std::string folder_words, const std::filesystem::path& folder,
+            std::span<const std::filesystem::path> recent);
   void close() { open_ = false; }
   /// Answers what was chosen, once, and is closed then.
   std::optional<std::filesystem::path> draw(const Look& look, Area window);
@@ -40,6 +42,7 @@ class FileBrowser {
 
   bool open_ = false;
   std::string title_;
+  std::string folder_words_;
   TextField typed_;
   std::string understood_;  ///< the text that the list shows
   std::vector<Shortcut> shortcuts_;

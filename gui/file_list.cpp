@@ -100,6 +100,12 @@ std::vector<Shortcut> shortcuts(const fs::path& home, std::span<const fs::path> 
   return all;
 }
 
+fs::path with_home(std::string_view typed) {
+  const fs::path home = home_folder();
+  if (home.empty() || (typed != "~" && !typed.starts_with("~/"))) return typed;
+  return typed.size() > 2 ? home / typed.substr(2) : home;
+}
+
 fs::path home_folder() {
   const char* home = std::getenv("HOME");
   return home != nullptr ? fs::path(home) : fs::path();

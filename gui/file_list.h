@@ -49,6 +49,9 @@ struct Shortcut {
 /// Home, the working folder, the folders of recent files, temporary files, the root; each once, those that exist.
 std::vector<Shortcut> shortcuts(const std::filesystem::path& home, std::span<const std::filesystem::path> recent);
 
+/// "~/x" as a path in the user's home; anything else as it is.
+std::filesystem::path with_home(std::string_view typed);
+
 /// The user's home; empty when there is none.
 std::filesystem::path home_folder();
 

@@ -72,7 +72,8 @@ void Session::remember_layout() {
   if (window_) {
     setup_.shares = window_->shares();
     setup_.theme = window_->theme();
-    if (!window_->tab().empty()) setup_.tab = window_->tab();
+    // Most files have no model: the check of one is no place to begin with.
+    if (!window_->tab().empty() && window_->tab() != "verify") setup_.tab = window_->tab();
   }
   if (traceless_) return;
   const Extent size = platform_->size();

@@ -139,7 +139,7 @@ void StartScreen::draw_open(Area area) {
 
 void StartScreen::browse_files() {
   std::error_code error;
-  browser_.open("Open a recording or a dump", fs::current_path(error), recent_);
+  browser_.open("Open a recording or a dump", "Open this folder as a dump", fs::current_path(error), recent_);
 }
 
 void StartScreen::keys() {

@@ -184,10 +184,13 @@ std::filesystem::path Window::beside_file() const {
 }
 
 ViewContext Window::context() const {
-  return {setup_.theme,     setup_.fonts,         setup_.scale,          navigator_.selection(),
-          navigator_.map(), navigator_.story(),   navigator_.playhead(), setup_.unattended,
-          beside_.run(),    beside_.difference(), setup_.printed,        &pins_,
-          beside_.errors()};
+  return {setup_.theme,          setup_.fonts,
+          setup_.scale,          navigator_.selection(),
+          navigator_.map(),      navigator_.story(),
+          navigator_.playhead(), setup_.unattended,
+          beside_.run(),         beside_.difference(),
+          setup_.printed,        &pins_,
+          beside_.errors(),      !scenarios::looks_like_recording(run_file_.string())};
 }
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {
@@ -208,6 +211,10 @@ void Window::draw_pane(Pane& pane, Area area, bool titled) {
                             [&edited](std::size_t pin) { edited = [pin](Pins& pins) { return pins.remove(pin); }; },
                             [&edited](std::size_t pin, std::string note) {
                               edited = [pin, note](Pins& pins) { return pins.note(pin, note); };
+                            },
+                            [this](const std::filesystem::path& model) {
+                              if (model.empty()) return browse(Browsing::model);
+                              open_beside(model);
                             }};
   pane.draw(store_, context(), actions, area, titled);
   ImGui::PopFont();
@@ -306,7 +313,7 @@ void Window::frame(Platform& platform) {
   if (listing_keys_ && draw_keys_overlay(look, area, key_rows(commands()))) listing_keys_ = false;
   if (const std::optional<PaletteItem> chosen = palette_.draw(look, area)) follow(*chosen, platform);
   const std::optional<std::filesystem::path> chosen = browser_.draw(look, area);
-  if (chosen && browses_beside_) return open_beside(*chosen);
+  if (chosen && browsing_ != Browsing::run) return open_beside(*chosen);
   if (chosen) choice_ = chosen;
 }
 

@@ -94,7 +94,8 @@ class Window {
   void keys(Platform& platform);
   void run(const Command& command, Platform& platform);
   void open_palette(std::string typed);
-  void browse(bool beside);
+  enum class Browsing : std::uint8_t { run, beside, model };
+  void browse(Browsing what);
   void go_to_difference();
   void go_to_bad(bool forward);
   void change_speed(int doublings);
@@ -136,7 +137,7 @@ class Window {
   StatusText message_;
   Palette palette_;
   FileBrowser browser_;
-  bool browses_beside_ = false;  ///< what is chosen stands beside
+  Browsing browsing_ = Browsing::run;
   std::vector<std::filesystem::path> recent_;
   std::optional<std::filesystem::path> choice_;
   bool leave_ = false;              ///< for the start screen

@@ -97,11 +97,18 @@ void Window::open_palette(std::string typed) {
                 std::move(typed));
 }
 
-void Window::browse(bool beside) {
-  browses_beside_ = beside;
+void Window::browse(Browsing what) {
+  browsing_ = what;
   std::error_code error;
-  const std::filesystem::path file = std::filesystem::absolute(run_file_, error);
-  browser_.open(beside ? "Show a recording beside" : "Open a recording or a dump", file.parent_path(), recent_);
+  const std::filesystem::path folder = std::filesystem::absolute(run_file_, error).parent_path();
+  switch (what) {
+    case Browsing::run:
+      return browser_.open("Open a recording or a dump", "Open this folder as a dump", folder, recent_);
+    case Browsing::beside:
+      return browser_.open("Show a recording beside", "Show this folder beside", folder, recent_);
+    case Browsing::model:
+      return browser_.open("Choose the checkpoint that was served", "Use this folder", folder, recent_);
+  }
 }
 
 void Window::run(const Command& command, Platform& platform) {
@@ -157,12 +164,12 @@ void Window::run(const Command& command, Platform& platform) {
       store_.ask("markdown", write_diagnosis);
       return;
     case Action::open:
-      return browse(false);
+      return browse(Browsing::run);
     case Action::start_screen:
       leave_ = true;
       return;
     case Action::open_beside:
-      return browse(true);
+      return browse(Browsing::beside);
     case Action::remove_beside:
       return beside_.remove(store_);
     case Action::palette:

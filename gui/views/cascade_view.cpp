@@ -47,7 +47,23 @@ class Teller {
         y_(area.y),
         wide_(area.width >= px(kCascadeWideFrom)) {}
 
+  /// What the check against the model found, where the diagnosis of the dump alone found nothing.
+  bool only_the_check_found_it(const Story& story) const {
+    return context_.errors && context_.errors->findings && context_.errors->findings->off() > 0 &&
+           story.verdict != Verdict::fault && story.verdict != Verdict::damaged;
+  }
+
   void head(const Story& story) {
+    if (!only_the_check_found_it(story)) return head_of(story);
+    Story checked = story;
+    checked.verdict = Verdict::fault;
+    checked.headline = context_.errors->words();
+    checked.headline.front() = 'N';
+    head_of(checked, "the dump without its model shows this: " + story.headline);
+  }
+
+  /// `alone`: what the diagnosis without the model says, where something else is said first; else empty.
+  void head_of(const Story& story, const std::string& alone = {}) {
     const Theme& theme = context_.theme;
     y_ += px(12);
     const bool bad = story.verdict == Verdict::fault || story.verdict == Verdict::damaged;
@@ -74,6 +90,7 @@ class Teller {
       if (!story.settings.empty()) fact("Avoid by", story.settings);
     }
     if (!story.first_bad.empty()) fact("First bad", story.first_bad);
+    if (!alone.empty()) fact("Alone", alone);
     y_ += px(8);
     fill({area_.x, y_, area_.width, px(1)}, theme.line);
     y_ += px(10);

@@ -5,10 +5,13 @@
 #include <cmath>
 
 #include "core/counted.h"
+#include "gui/controls.h"
 #include "gui/export/tables.h"
+#include "gui/file_list.h"
 #include "gui/marks.h"
 #include "gui/model_check.h"
 #include "gui/prepare/verify_list.h"
+#include "gui/text_field.h"
 #include "gui/views/front_errors.h"
 #include "gui/views/registry.h"
 #include "gui/views/twin_parts.h"
@@ -67,8 +70,7 @@ class VerifyView final : public View {
       if (context.beside && context.beside->check) {
         notice(context, area, "Checking\u2026", "Outputs are listed as they are recomputed");
       } else {
-        notice(context, area, "No model stands beside",
-               "nanscope gui DUMP --model DIR checks a dump against its checkpoint; so does DIR, dropped with Shift");
+        draw_no_model(context, actions, area);
       }
       return;
     }
@@ -98,6 +100,39 @@ class VerifyView final : public View {
   static void take(Area& rest, float height) {
     rest.y += height;
     rest.height -= height;
+  }
+
+  /// A field for the checkpoint of a dump.
+  void draw_no_model(const ViewContext& context, const ViewActions& actions, Area area) {
+    if (!context.checkable) {
+      return notice(context, area, "A recording holds its own model",
+                    "nanscope replay FILE computes it again and compares every hash; a dump is checked here");
+    }
+    const Look look{context.theme, context.fonts, context.scale};
+    const float top = area.y + area.height * 0.5F - look.px(24);
+    notice(context, {area.x, area.y, area.width, 2 * (top - area.y) - look.px(20)}, "No model stands beside",
+           "Name the checkpoint that was served: each output is then recomputed from its inputs and weights");
+    if (context.unattended) return;
+    const float check = button_width(look, "Check");
+    const float browse = button_width(look, "Browse");
+    const float width = std::min(look.px(520), area.width - look.px(48) - check - browse - look.px(20));
+    const float left = area.x + (area.width - width - check - browse - look.px(20)) / 2;
+    const Area field{left, top + look.px(40), width, look.px(30)};
+    const bool entered = model_.draw(look, "model", "a checkpoint's folder, or a GGUF file", context.fonts.mono, field);
+    const Area first{field.right() + look.px(10), field.y, check, field.height};
+    if (button(look, "check", "Check", first, true) || entered) check_typed(actions);
+    if (button(look, "browse", "Browse", {first.right() + look.px(10), field.y, browse, field.height}))
+      actions.check_model({});
+  }
+
+  void check_typed(const ViewActions& actions) {
+    if (model_.text.empty()) return actions.check_model({});
+    const std::filesystem::path path = with_home(model_.text);
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) return model_.refuse("there is no such file or folder");
+    if (!looks_like_checkpoint(path))
+      return model_.refuse("is no checkpoint: expected config.json with *.safetensors, or a GGUF file");
+    actions.check_model(path);
   }
 
   /// Answers its height.
@@ -367,6 +402,7 @@ class VerifyView final : public View {
   }
 
   VerifyOrder order_;
+  TextField model_;
   bool free_run_ = false;  ///< shown instead of the list
   std::optional<std::size_t> followed_;
 };

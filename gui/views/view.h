@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -40,6 +41,7 @@ struct ViewContext {
   bool printed = false;                             ///< for a page: nothing looks as if it could be pressed
   const Pins* pins = nullptr;                       ///< null where nothing can be pinned
   std::shared_ptr<const ErrorMap> errors = {};      ///< from the model beside; null until some are known
+  bool checkable = false;                           ///< it is a dump, which a model can be checked against
 };
 
 /// What a view asks of the window.
@@ -52,6 +54,8 @@ struct ViewActions {
   std::function<void(const Place&)> pin = [](const Place&) {};
   std::function<void(std::size_t)> unpin = [](std::size_t) {};
   std::function<void(std::size_t, std::string)> note = [](std::size_t, const std::string&) {};
+  /// Checks the dump against this checkpoint; without a path, lets the user choose one.
+  std::function<void(std::filesystem::path)> check_model = [](const auto&) {};
 };
 
 /// What a view needs from the store's thread. An equal key is an equal answer: it is asked for once.

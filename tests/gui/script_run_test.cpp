@@ -60,6 +60,38 @@ INSTANTIATE_TEST_SUITE_P(Gui, Scripts, ::testing::ValuesIn(all_scripts()), [](co
   return name;
 });
 
+using ScriptModel = Scripts;
+
+/// The model of a dump is typed into the verify view; then there is one verdict.
+TEST_F(ScriptModel, IsTyped) {
+  const std::string steps = R"(view verify
+expect text "No model stands beside"
+click item model
+type "nowhere"
+key ENTER
+expect text "there is no such file or folder"
+key CTRL+A
+type "."
+key ENTER
+expect text "is no checkpoint: expected config.json"
+key CTRL+A
+type ")" + std::string(kItsModel) +
+                            R"("
+click "Check"
+wait settled
+expect text "checked against"
+expect text "Not the model's: 4 of 150 outputs are further off than rounding"
+expect text "shows this:"
+)";
+  const Output output = play(steps, "'" + std::string(kOffDump) + "'");
+  EXPECT_EQ(output.code, 0) << output.err;
+}
+
+TEST_F(ScriptModel, IsNotAskedForWhereThereIsARecording) {
+  const Output output = play("view verify\nexpect text \"A recording holds its own model\"\n");
+  EXPECT_EQ(output.code, 0) << output.err;
+}
+
 using ScriptEnds = Scripts;
 
 TEST_F(ScriptEnds, WithOneWhenAnExpectationFails) {
