@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/open_target.h"
+#include "core/run/find_place.h"
 #include "instrument/diff/diff.h"
 #include "instrument/files/file.h"
 #include "scenarios/report/diff_report.h"
@@ -31,6 +33,23 @@ constexpr std::uint64_t kMostMap = std::uint64_t{1} << 20;  ///< bytes of a file
 
 using Open = Result<std::unique_ptr<scenarios::OpenRun>>;
 
+/// Prints elements that could not be read as one line on standard error. Files that could not be read have their own
+/// lines.
+void complain_unread_elements(const std::vector<scenarios::OpenRun*>& runs, const DiffCommandOptions& options) {
+  const std::array<const std::string*, 3> targets = {&options.a, &options.b, &options.repeat};
+  std::string first;
+  std::size_t all = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const UnreadElements& one : runs[i]->view().unread()) {
+      if (all++ > 0) continue;
+      const Tensor* tensor = runs[i]->view().tensor(one.tensor);
+      const std::string name = tensor != nullptr ? place_of(runs[i]->view(), *tensor) : "a tensor";
+      first = fmt::format("{}: {} could not be read: {}", *targets[i], name, one.text);
+    }
+  }
+  if (all > 0) complain(first + (all > 1 ? fmt::format("; and {} more", all - 1) : ""));
+}
+
 int compare(const std::vector<scenarios::OpenRun*>& runs, const DiffOptions& diff_options,
             const DiffCommandOptions& options, const Interrupt& interrupt) {
   const Result<DiffReport> found = diff(runs[0]->view(), runs[1]->view(), diff_options);
@@ -44,6 +63,7 @@ int compare(const std::vector<scenarios::OpenRun*>& runs, const DiffOptions& dif
   const bool whole = std::all_of(runs.begin(), runs.end(), [](scenarios::OpenRun* run) {
     return run->unread().empty() && run->view().unread().empty();
   });
+  complain_unread_elements(runs, options);
   return !whole ? kBadInput : found->same() ? kClean : kFound;
 }
 

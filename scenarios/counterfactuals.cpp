@@ -8,12 +8,17 @@
 #include <chrono>
 #include <iterator>
 #include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "core/run/recording_view.h"
+#include "core/threads/parallel.h"
 #include "instrument/diagnosis/diagnosis.h"
+#include "instrument/engine/cost.h"
 #include "instrument/engine/knobs.h"
 #include "instrument/recompute/kernel_arithmetic.h"
 #include "scenarios/analysis.h"
@@ -83,30 +88,30 @@ double bytes_per_token(const EngineConfig& config, std::uint64_t kv_bytes) {
   return static_cast<double>(kv_bytes) / static_cast<double>(config.kv.blocks * config.kv.block_size);
 }
 
-/// One investigation: the runs share a workbench and count against one progress display.
+/// One investigation: its runs count against one progress display.
 class Investigation {
  public:
-  Investigation(Workbench& workbench, const RunSpec& spec, const CounterfactualOptions& options, std::string capture)
-      : workbench_(workbench), spec_(spec), options_(options), capture_(std::move(capture)) {}
+  Investigation(const RunSpec& spec, const CounterfactualOptions& options, std::string capture)
+      : spec_(spec), options_(options), capture_(std::move(capture)) {}
 
-  Result<Looked> run(const Change& change) {
-    if (options_.progress) options_.progress(runs, planned, change.text());
+  /// Several threads may call it, each with a workbench of its own, after the first run has ended.
+  Result<Looked> run(Workbench& workbench, const Change& change) {
+    tell(change);
     RunSpec spec = spec_;
     Looked looked;
     looked.outcome.change = change;
     if (Status done = apply_settings(spec.config, change.settings); !done) {
       looked.outcome.error = done.error().message;
+      return ended(std::move(looked));
     }
-    ++runs;
-    if (!looked.outcome.error.empty()) return looked;
     RecordOptions options;
     options.capture = capture_;
     options.control.stop = options_.stop;
-    auto recorded = record(workbench_, spec, options);
+    auto recorded = record(workbench, spec, options);
     if (options_.stop.stop_requested()) return fail("stopped");
     if (!recorded) {
       looked.outcome.error = recorded.error().message;
-      return looked;
+      return ended(std::move(looked));
     }
     looked.outcome.kv_bytes_per_token = bytes_per_token(spec.config, recorded->result.kv_bytes);
     looked.outcome.activation_bits = info(spec.config.activation_format).bits;
@@ -115,13 +120,23 @@ class Investigation {
       return tl::unexpected(done.error());
     }
     if (change.settings.empty()) spare_recomputing(recorded->recording, tensors, looked.outcome);
-    return looked;
+    return ended(std::move(looked));
   }
 
-  std::int64_t runs = 0;
+  std::int64_t runs = 0;  ///< that have ended
   std::int64_t planned = 0;
 
  private:
+  void tell(const Change& change) {
+    const std::lock_guard lock(mutex_);
+    if (options_.progress) options_.progress(runs, planned, change.text());
+  }
+  Looked ended(Looked looked) {
+    const std::lock_guard lock(mutex_);
+    ++runs;
+    return looked;
+  }
+
   /// What shows in the run as it was without doing its ops again is looked for without it in all others.
   void spare_recomputing(const Recording& recording, TensorSource& tensors, const Outcome& baseline) {
     Looked plain;
@@ -129,7 +144,7 @@ class Investigation {
     recompute_ = plain.outcome.faults != baseline.faults || plain.outcome.chain != baseline.chain;
   }
 
-  Workbench& workbench_;
+  std::mutex mutex_;
   const RunSpec& spec_;
   const CounterfactualOptions& options_;
   std::string capture_;
@@ -255,12 +270,24 @@ bool cheaper(const Outcome& a, const Outcome& b) {
 
 namespace {
 
+/// How many runs may go on at once: those of a GPU share it, changed weights are kept in one place, and each run on a
+/// CPU has a copy of the model.
+int runs_at_once(const Workbench& workbench, const RunSpec& spec, const CounterfactualOptions& options) {
+  const EngineConfig& config = spec.config;
+  if (!config.device.starts_with("cpu") || config.train.steps > 0 || !spec.transients.empty()) return 1;
+  const int wanted = options.threads > 0 ? options.threads : config.threads > 0 ? config.threads : usable_cpus();
+  const RunCost cost = cost_of_model(config, config.model.vocabulary);
+  const double affordable = cost.bytes > 0 ? workbench.limits().bytes / cost.bytes : wanted;
+  return std::max(1, static_cast<int>(std::min<double>(wanted, affordable)));
+}
+
 /// Runs a list of changes and keeps what came of them, also where it is stopped on the way.
 class Comparison {
  public:
-  Comparison(Investigation& investigation, const RunSpec& spec, const CounterfactualOptions& options, Looked baseline,
-             Looked unquantized)
-      : investigation_(investigation),
+  Comparison(Workbench& workbench, Investigation& investigation, const RunSpec& spec,
+             const CounterfactualOptions& options, Looked baseline, Looked unquantized)
+      : workbench_(workbench),
+        investigation_(investigation),
         spec_(spec),
         options_(options),
         baseline_(std::move(baseline)),
@@ -273,14 +300,22 @@ class Comparison {
   }
 
   Status run(const std::vector<Change>& changes, std::vector<Outcome>& outcomes) {
-    for (const Change& change : changes) {
-      auto looked = investigation_.run(change);
-      result.stopped = options_.stop.stop_requested();
-      if (result.stopped) break;
-      if (!looked) return tl::unexpected(looked.error());
-      finish_outcome(spec_, baseline_, unquantized_, *looked);
-      if (options_.ended) options_.ended(looked->outcome);
-      outcomes.push_back(std::move(looked->outcome));
+    found_.assign(changes.size(), std::nullopt);
+    told_ = 0;
+    const int threads = runs_at_once(workbench_, spec_, options_);
+    const Status ran = for_each_part<std::unique_ptr<Workbench>>(
+        std::ssize(changes), threads, options_.stop, [&](std::int64_t part, std::unique_ptr<Workbench>& own) -> Status {
+          if (threads > 1 && own == nullptr) {
+            auto bench = Workbench::open(spec_.config.device, 1, workbench_.limits());
+            if (!bench) return tl::unexpected(bench.error());
+            own = std::move(*bench);
+          }
+          return run_one(own != nullptr ? *own : workbench_, changes, static_cast<std::size_t>(part));
+        });
+    result.stopped = options_.stop.stop_requested();
+    if (!ran && !result.stopped) return ran;
+    for (std::optional<Outcome>& one : found_) {
+      if (one) outcomes.push_back(std::move(*one));
     }
     std::stable_sort(outcomes.begin(), outcomes.end(), by_effect);
     for (const Outcome& outcome : outcomes) {
@@ -292,11 +327,27 @@ class Comparison {
   Counterfactuals result;
 
  private:
+  Status run_one(Workbench& workbench, const std::vector<Change>& changes, std::size_t part) {
+    auto looked = investigation_.run(workbench, changes[part]);
+    if (!looked) return tl::unexpected(looked.error());
+    finish_outcome(spec_, baseline_, unquantized_, *looked);
+    const std::lock_guard lock(mutex_);
+    found_[part] = std::move(looked->outcome);
+    for (; told_ < found_.size() && found_[told_]; ++told_) {
+      if (options_.ended) options_.ended(*found_[told_]);
+    }
+    return {};
+  }
+
+  Workbench& workbench_;
   Investigation& investigation_;
   const RunSpec& spec_;
   const CounterfactualOptions& options_;
   Looked baseline_;
   Looked unquantized_;
+  std::mutex mutex_;                           ///< of the two below
+  std::vector<std::optional<Outcome>> found_;  ///< by change
+  std::size_t told_ = 0;                       ///< changes that were handed to options_.ended
 };
 
 }  // namespace
@@ -309,9 +360,9 @@ Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& r
   if (!capture) return tl::unexpected(capture.error());
   const auto start = std::chrono::steady_clock::now();
   const std::vector<Change> candidates = candidate_changes(*spec, recording);
-  Investigation investigation(workbench, *spec, options, *capture);
+  Investigation investigation(*spec, options, *capture);
   investigation.planned = static_cast<std::int64_t>(candidates.size()) + 2;
-  auto baseline = investigation.run({});
+  auto baseline = investigation.run(workbench, {});
   if (!baseline) return tl::unexpected(baseline.error());
   if (!baseline->outcome.error.empty()) return fail(baseline->outcome.error);
   Change plain{{"kv.format=f32", "kv.policy=unit_scale"}};
@@ -320,10 +371,10 @@ Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& r
     if (!get_knob(spec->config, knob).empty()) plain.settings.push_back(std::string(knob) + '=');
   }
   if (spec->config.attention.blocks.any()) plain.settings.emplace_back("attention.diagonal=quantized");
-  auto unquantized = investigation.run(plain);
+  auto unquantized = investigation.run(workbench, plain);
   if (!unquantized) return tl::unexpected(unquantized.error());
 
-  Comparison comparison(investigation, *spec, options, std::move(*baseline), std::move(*unquantized));
+  Comparison comparison(workbench, investigation, *spec, options, std::move(*baseline), std::move(*unquantized));
   Counterfactuals& result = comparison.result;
   if (Status done = comparison.run(candidates, result.singles); !done) return tl::unexpected(done.error());
   if (!result.stopped && result.minimal.empty() && !result.baseline.faults.empty()) {
@@ -331,7 +382,7 @@ Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& r
     investigation.planned += static_cast<std::int64_t>(pairs.size());
     if (Status done = comparison.run(pairs, result.pairs); !done) return tl::unexpected(done.error());
   }
-  result.runs = result.stopped ? investigation.runs - 1 : investigation.runs;
+  result.runs = investigation.runs;
   result.planned = investigation.planned;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return std::move(result);

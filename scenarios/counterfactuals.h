@@ -64,9 +64,11 @@ struct Counterfactuals {
 };
 
 struct CounterfactualOptions {
+  /// Both are called from one thread at a time, which need not be the caller's.
   std::function<void(std::int64_t done, std::int64_t total, const std::string& change)> progress;
-  /// Called with the run as recorded, then with each change as its run ends.
+  /// Called with the run as recorded, then with each change in order, once its run and those before it have ended.
   std::function<void(const Outcome&)> ended;
+  int threads = 0;  ///< runs at once on a CPU, each on one thread; 0: as the recorded run, or one for each CPU
   std::stop_token stop;
 };
 
@@ -79,8 +81,9 @@ std::vector<Change> candidate_changes(const RunSpec& spec, const Recording& reco
 /// settings, then error.
 bool cheaper(const Outcome& a, const Outcome& b);
 
-/// Errors: the recording cannot be replayed; stopped before there was anything to compare with. A change that cannot be
-/// run is an Outcome.
+/// Runs of a model on a CPU go on at once, each with a copy of the model, as far as the workbench's limit of memory
+/// allows. Errors: the recording cannot be replayed; stopped before there was anything to compare with. A change that
+/// cannot be run is an Outcome.
 Result<Counterfactuals> counterfactuals(Workbench& workbench, const Recording& recording,
                                         const CounterfactualOptions& options = {});
 

@@ -43,6 +43,7 @@ class Workbench {
   Result<std::unique_ptr<train::Trainer>> trainer(const EngineConfig& config, std::stop_token stop = {});
 
   kernels::Device& device() { return *device_; }
+  const RunLimits& limits() const { return limits_; }
   /// Of the last engine's model; null before there was one.
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
   /// Of the model that the last engine uses.
