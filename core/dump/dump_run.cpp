@@ -98,7 +98,7 @@ std::vector<Health> DumpRun::read_rows(const Tensor& tensor) {
   const bool whole = first_channel == 0 && tensor.channels == layout.channels();
   if (!whole || stored_width == 0 || dumped.rows() > kMostRows) return rows_by_elements(tensor);
   const bool as_stored = layout.plain() && stored_width == layout.channels();
-  const bool by_heads = layout.width == stored_width;
+  const bool by_heads = layout.width == stored_width && layout.channel_stride == 1;
   if (!as_stored && !by_heads) return rows_by_elements(tensor);
   Result<std::vector<Health>> stored = elements_.row_health(dumped);
   if (!stored) return {};
@@ -166,7 +166,8 @@ Fact<TensorData> DumpRun::read_elements(const Tensor& tensor, std::int64_t first
       const std::int64_t all = channel + first_channel;
       const std::int64_t head = all / layout.width;
       const std::int64_t inside = all % layout.width;
-      const std::int64_t length = std::min(layout.width - inside, tensor.channels - channel);
+      const std::int64_t beside = layout.channel_stride == 1 ? layout.width - inside : 1;
+      const std::int64_t length = std::min(beside, tensor.channels - channel);
       const std::int64_t from = layout.at(row, head, inside);
       if (direct) {
         std::memcpy(to, bytes.data() + static_cast<std::size_t>(from) * size, static_cast<std::size_t>(length) * size);

@@ -160,7 +160,7 @@ bool Layout::plain() const {
   const bool heads_beside = heads == 1 || head_stride == width;
   const bool rows_behind =
       rows == 1 || (inner_stride == channels() && (rows == inner || outer_stride == inner * channels()));
-  return heads_beside && rows_behind && offset == 0;
+  return heads_beside && rows_behind && channel_stride == 1 && offset == 0;
 }
 
 Layout matrix_of(const DumpTensor& tensor) { return matrix(tensor.shape, Axis::none); }

@@ -24,7 +24,7 @@ struct Geometry {
 };
 
 /// Element (row, head, channel of the head) lies at offset + row / inner * outer_stride + row % inner * inner_stride +
-/// head * head_stride + channel.
+/// head * head_stride + channel * channel_stride.
 struct Layout {
   Axis axis = Axis::none;
   std::int64_t rows = 1;
@@ -34,11 +34,13 @@ struct Layout {
   std::int64_t outer_stride = 0;
   std::int64_t inner_stride = 0;
   std::int64_t head_stride = 0;
+  std::int64_t channel_stride = 1;
   std::int64_t offset = 0;
 
   std::int64_t channels() const { return heads * width; }
   std::int64_t at(std::int64_t row, std::int64_t head, std::int64_t channel) const {
-    return offset + row / inner * outer_stride + row % inner * inner_stride + head * head_stride + channel;
+    return offset + row / inner * outer_stride + row % inner * inner_stride + head * head_stride +
+           channel * channel_stride;
   }
   /// Rows follow each other as they are stored.
   bool plain() const;

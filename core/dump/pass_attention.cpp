@@ -215,7 +215,12 @@ void PassBuilder::store(TensorId k, TensorId v) {
   // Where one of the two was not dumped, it is as wide as the other.
   settle_stored(width(k) > 0 ? width(k) : width(v), "k");
   settle_stored(width(v) > 0 ? width(v) : width(k), "v");
-  const std::vector<Index> both = find_role("kv_cache");
+  std::vector<Index> both = find_role("kv_cache");
+  std::erase_if(both, [&](Index index) {
+    if (!strange_pools_.contains(index)) return false;
+    emit_parameter(index);
+    return true;
+  });
   const std::vector<Index> key = find_role("k_cache");
   const std::vector<Index> value = find_role("v_cache");
   const std::vector<Index> new_keys = find_role("k_new");
@@ -298,6 +303,10 @@ void PassBuilder::slot_history() {
   const Layout layout = run_.layout_of(cache.id);
   if (layout.inner > 1 && layout.rows > layout.inner) map.stated_block = layout.inner;
   map.format = cache.format;
+  if (map.slots.empty() && map.table.empty()) {
+    map.table_width = 0;
+    give_slots(map, layout.inner);
+  }
   const Step& step = run_.steps_.back();
   const std::int64_t block = block_size_of(map, step);
   std::get<KvStoreAttributes>(store.attributes).block_size = block;

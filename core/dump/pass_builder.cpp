@@ -41,16 +41,7 @@ PassBuilder::PassBuilder(DumpRun& run) : run_(run) {
     if (at.rank && !at.layer && at.port != Port::input && listed(kWritten, at.role))
       written_once_[step_key(at)].push_back(index);
   }
-  std::map<std::string, std::vector<const DumpTensor*>> towers;
-  for (const DumpTensor& one : run_.dump_.tensors) towers[one.at.tower].push_back(&one);
-  for (const auto& [tower, tensors] : towers) geometry_[tower] = geometry_of(tensors);
-  if (run_.known_.width > 0) {
-    Geometry& own = geometry_[""];
-    own.heads = run_.known_.heads;
-    own.kv_heads = run_.known_.kv_heads;
-    own.width = run_.known_.width;
-    own.layers = run_.known_.layers;
-  }
+  settle_geometry();
 }
 
 bool PassBuilder::seen_any(std::span<const std::string_view> ops) const {
@@ -140,6 +131,8 @@ const Span* PassBuilder::span_of(Index index) const {
 }
 
 Layout PassBuilder::layout_of(Index index, int half) {
+  if (const auto pool = pools_.find(index); pool != pools_.end())
+    return half == 0 ? pool->second.keys : pool->second.values;
   const Geometry& geometry = geometry_[tensor(index).at.tower];
   const Span* span = span_of(index);
   if (span == nullptr) return nanscope::layout_of(tensor(index), frame_, geometry, half);
@@ -553,6 +546,7 @@ void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
         return values ? std::optional(std::move(*values)) : std::nullopt;
       });
   run_.not_understood_.insert(run_.not_understood_.end(), frame_.notes.begin(), frame_.notes.end());
+  settle_pools();
   const TensorName& at = tensor(tensors.front()).at;
   Step step;
   step.id = static_cast<StepId>(run_.steps_.size()) + 1;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/dump/dump_run.h"
+#include "core/dump/paged_cache.h"
 #include "core/dump/slot_history.h"
 
 /// Puts the tensors of a pass into the graph of a transformer. Internal to DumpRun.
@@ -183,6 +184,14 @@ class PassBuilder {
   Health health_of_part(const Tensor& part);
   TensorId rotated(std::string_view letter, TensorId x);
   void settle_stored(std::int64_t width, const std::string& letter);
+  std::optional<StepRows> step_rows(Index index, const Dtype* dtype) const;
+  std::optional<StepKeys> step_keys(const Dtype* dtype, std::int64_t channels) const;
+  std::optional<std::int64_t> value_width() const;
+  void settle_geometry();
+  void settle_pools();
+  void settle_pool(Index index);
+  void take_sequences(const PagedCache& cache);
+  void give_slots(SlotMap& map, std::int64_t block) const;
   void store(TensorId k, TensorId v);
   bool gathered_for(const Tensor& read, std::optional<std::int64_t> pool) const;
   std::vector<TensorId> keys(std::string_view letter, TensorId fresh);
@@ -251,13 +260,17 @@ class PassBuilder {
   std::map<std::int64_t, RankRequests> rank_requests_;
   std::int64_t block_size_ = 0;
   std::map<std::int64_t, HeldBlocks> pool_blocks_;                          ///< by rank, each with a pool of its own
+  std::set<Index> strange_pools_;                                           ///< that are not understood
   std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> progress_;  ///< request: steps so far, context
   std::unordered_map<std::string, Index> shared_;                           ///< parameters outside of passes
   std::map<std::string, std::vector<Index>> written_once_;                  ///< what may be of all ranks, by its step
 
   // Of the pass at work.
   Frame frame_;
-  TensorId residual_ = 0;  ///< the stream that the next norm adds its input to; 0: its input is the stream
+  std::map<Index, PoolLayouts> pools_;  ///< whose layout is not the one of their shape
+  SlotSequences in_slots_;              ///< by a pool's values; empty where they do not tell
+  bool slots_differ_ = false;           ///< between layers
+  TensorId residual_ = 0;               ///< the stream that the next norm adds its input to; 0: its input is the stream
   std::int64_t first_tensor_ = 0;
   std::map<Scope, std::multimap<Key, Index>> members_;
   std::map<Scope, std::multimap<std::pair<std::string, Form>, Index>> roles_;

@@ -18,7 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = pathlib.Path(os.environ.get("THRESHOLDS_PAGE") or ROOT / "docs/thresholds.md")
 # Folders with all folders below them, and single files.
 CODE = ["instrument/diagnosis", "instrument/diff", "instrument/recompute", "instrument/server_probe/limits.h",
-        "instrument/verify", "core/run/mask.h", "core/dump/masked_scores.cpp", "core/dump/masked_scores.h"]
+        "instrument/verify", "core/run/mask.h", "core/dump/masked_scores.cpp", "core/dump/masked_scores.h",
+        "core/dump/paged_cache.cpp"]
 NUMBER = r"(?:(?:un)?signed\s+)?(?:double|float|char|short|int|long|unsigned|(?:std::)?(?:size_t|ptrdiff_t|u?int\w*_t))"
 CONSTANT = re.compile(
     rf"\bconst(?:expr)?\s+(?P<type>(?:{NUMBER}|auto|std::array(?:\s*<[^;=]*?>)?)(?:\s+(?:long|int|double))*)\s+"
