@@ -128,7 +128,7 @@ TensorId PassBuilder::part_of(TensorId fused, std::string_view op, std::string_v
                               std::int64_t channels) {
   std::vector<Index> own = outputs_of(op, role);
   // What attention is called with is behind the rotation, where there is one.
-  if (role != "v" && !seen("pos_embed")) {
+  if (role != "v" && !learns_positions()) {
     std::erase_if(own, [&](Index index) {
       const Tensor* whole = run_.tensor(fused);
       if (tensor(index).at.op != role || before_rotation(tensor(index).name)) return false;
@@ -158,6 +158,14 @@ TensorId PassBuilder::part_of(TensorId fused, std::string_view op, std::string_v
   return id;
 }
 
+/// Whether positions are learned, and not rotated in. BERT's embeddings are not in the tower of its layers.
+bool PassBuilder::learns_positions() const {
+  if (seen("pos_embed")) return true;
+  const auto of_main = [&](std::string_view op) { return seen_.contains({"", std::string(op)}); };
+  const bool alone = !of_main("q_proj") && !of_main("qkv_proj") && !of_main("attention");
+  return alone && of_main("pos_embed") && !seen("rope") && cos_ == 0;
+}
+
 /// Behind the rotary embedding, where anything says that there is one.
 TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
   const std::string role = std::string(letter) + "_rot";
@@ -169,7 +177,7 @@ TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
   }
   // What attention was called with.
   if (outs.empty()) outs = find("attention", Port::input, Form::value, letter == "q" ? 0 : 1);
-  const bool learned = seen("pos_embed");
+  const bool learned = learns_positions();
   if (outs.empty() && learned) return x;
   const Tensor* before = run_.tensor(x);
   const std::int64_t channels = before != nullptr ? before->channels : 0;

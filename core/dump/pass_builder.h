@@ -182,6 +182,7 @@ class PassBuilder {
   TensorId part_of(TensorId fused, std::string_view op, std::string_view role, std::int64_t first,
                    std::int64_t channels);
   Health health_of_part(const Tensor& part);
+  bool learns_positions() const;
   TensorId rotated(std::string_view letter, TensorId x);
   void settle_stored(std::int64_t width, const std::string& letter);
   std::optional<StepRows> step_rows(Index index, const Dtype* dtype) const;

@@ -288,8 +288,8 @@ bool PassBuilder::appears_elsewhere(Index index) {
   return std::any_of(members->second.begin(), members->second.end(), [&](const auto& member) {
     const DumpTensor& other = tensor(member.second);
     return member.second != index && !placed_.contains(member.second) && other.shape == one.shape &&
-           other.health.sum == one.health.sum && other.health.sum_sq == one.health.sum_sq &&
-           other.health.absmax == one.health.absmax && one.health.min < one.health.max;
+           other.health.absmax == one.health.absmax && one.health.min < one.health.max &&
+           same_bytes(member.second, index);
   });
 }
 

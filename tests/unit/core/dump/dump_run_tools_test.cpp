@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/dump/dump_run.h"
 #include "tests/unit/core/dump/memory_dump.h"
 
@@ -54,6 +56,35 @@ TEST(DumpRunOfTools, OfAGatedMlpTransformerLensCallsTheGatePre) {
   dump.add("blocks.0.mlp.hook_post", "f32", {6, 16}, std::vector<double>(96, 3));
   EXPECT_THAT(inputs(*dump.run(), "blocks.0.mlp.hook_post"),
               IsSupersetOf({"x=blocks.0.mlp.hook_pre", "maybe_up=blocks.0.mlp.hook_pre_linear"}));
+}
+
+/// BERT's module "attention" ends with the norm behind the sum, and so is no branch of it. Sums are not known after a
+/// scan that leaves them out.
+TEST(DumpRunOfTools, AttentionThatEndsWithItsNorm) {
+  MemoryDump dump;
+  dump.add("bert.embeddings.position_embeddings.output", "f32", {1, 4, 8});
+  const std::string at = "bert.encoder.layer.0.";
+  const std::vector<double> normed = {1, 2, 3, 4, 5, 6, 7, 9};
+  std::vector<double> all;
+  for (int row = 0; row < 4; ++row) all.insert(all.end(), normed.begin(), normed.end());
+  const auto add = [&](const std::string& name, const std::vector<double>& values = {}) {
+    dump.add(at + name, "f32", {1, 4, 8}, values);
+    dump.last().health.sum = dump.last().health.sum_sq = std::nan("");
+  };
+  add("input");
+  for (const std::string name : {"query", "key", "value"}) add("attention.self." + name + ".output");
+  dump.add(at + "attention.self.scores", "f32", {1, 2, 4, 4});
+  add("attention.output.dense.output");
+  add("attention.output.LayerNorm.input");
+  add("attention.output.LayerNorm.output", all);
+  add("attention.output", all);
+  add("output.dense.output");
+  const auto run = dump.run();
+  EXPECT_THAT(inputs(*run, at + "attention.output.LayerNorm.input"),
+              ::testing::Contains("b=" + at + "attention.output.dense.output"));
+  // Positions are learned, and not rotated in.
+  EXPECT_THAT(inputs(*run, at + "attention.self.scores"),
+              ::testing::Contains("q=" + at + "attention.self.query.output"));
 }
 
 }  // namespace
