@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recompute.h"
 
 namespace nanscope {
@@ -21,6 +22,20 @@ void measure_chances(const Recomputed& healthy, std::span<Recomputed> tried, std
                        std::log10(static_cast<double>(std::max<std::size_t>(1, tried_in_all)));
     one.log10_chance = std::min(0.0, one.log10_chance);
   }
+}
+
+double squares_left(const Prediction& prediction, Format format) {
+  const double u = roundoff(format);
+  double sum = 0;
+  for (std::size_t i = 0; i < prediction.value.size(); ++i) {
+    const double bound = double{prediction.bound[i]};
+    const double value = std::abs(double{prediction.value[i]});
+    if (!(bound > 0) || !std::isfinite(bound) || !std::isfinite(value)) continue;
+    const double half = value > 0 ? std::min(bound, u * std::ldexp(1.0, std::ilogb(value))) : 0.0;
+    const double rest = std::max(0.0, bound - u * value);
+    sum += (half * half / 3 + rest * rest * kLargestMeanSquare) / (bound * bound);
+  }
+  return sum;
 }
 
 }  // namespace nanscope

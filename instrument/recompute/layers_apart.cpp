@@ -42,9 +42,10 @@ const std::string& Recomputer::attention_modules(const Op& op) {
   if (!names.empty()) return names;
   std::set<std::string> found;
   for (const Op& other : facts_.run.content(op.step).ops) {
-    if (other.layer != op.layer) continue;
+    // Copies compute nothing: what is a copy of the stream in other layers is the embedding in the first.
+    if (other.layer != op.layer || other.kind == OpKind::copy) continue;
     found.insert(other.name);
-    if (other.name == "o_proj") break;
+    if (other.name.ends_with("o_proj")) break;
   }
   names = fmt::format("{}", fmt::join(found, "+"));
   return names;

@@ -21,8 +21,7 @@ constexpr std::int64_t kSampleRows = 8;                  ///< that choose a form
 constexpr std::int64_t kVerifiedRows = 32;               ///< that a form is held to which explains all of those
 constexpr std::size_t kSampleOps = 6;
 constexpr int kSampleReaders = 3;  ///< of ops that were not dumped: one that goes wrong is outvoted
-constexpr double kLargestMeanSquare = 1.0 / (3.29 * 3.29);  ///< 3.29 sigma hold 99.9 % of a normal distribution
-constexpr std::int64_t kChunk = std::int64_t{1} << 20;      ///< elements at a time
+constexpr std::int64_t kChunk = std::int64_t{1} << 20;  ///< elements at a time
 
 /// `count` of `rows`, evenly, the first and the last among them.
 std::vector<std::int64_t> spread(std::int64_t rows, std::int64_t count) {
@@ -315,9 +314,12 @@ Recomputer::Tried Recomputer::try_form(const OpForm& form, std::vector<std::pair
       continue;
     const auto judged = judge_sample(*one, *made, form, kSampleRows);
     if (!judged || judged->elements == 0) continue;
-    // Of errors that are random, one in a thousand beyond the bound (kExplained) leaves a mean square of a tenth of it.
-    const double mean_square = judged->squares / static_cast<double>(judged->elements);
-    tried.add(judged->share(), judged->squares, !of_attention(one->kind) || mean_square < kLargestMeanSquare);
+    // Of errors that are random, one in a thousand beyond the bound (kExplained) leaves a mean square of a tenth of it,
+    // and where the bound is that of one rounding, of up to a third.
+    const auto elements = static_cast<double>(judged->elements);
+    const double left = judged->squares_left / elements * largest_mean_square(judged->elements);
+    const bool near = judged->squares / elements < std::max(kLargestMeanSquare, left);
+    tried.add(judged->share(), judged->squares, !of_attention(one->kind) || near);
     if (first) sample.emplace_back(id, tensor);
     if (tried.ops >= static_cast<int>(kSampleOps)) break;
   }
@@ -520,6 +522,7 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
     possible = prediction.has_value() && prediction->columns == out.channels && !options_.stop.stop_requested();
     if (possible && computed && !holds_codes(out.format)) leave_open(*prediction);
     if (possible) compare(*prediction, out, first, made);
+    if (possible && choosing_ > 0 && of_attention(op.kind)) made.squares_left += squares_left(*prediction, out.format);
     return possible;
   });
   return possible ? std::optional(std::move(made)) : std::nullopt;

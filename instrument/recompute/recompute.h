@@ -83,6 +83,7 @@ struct Recomputed {
   double log10_chance = 0;
   double squares = 0;                  ///< of the distances in units of the bound, none counted as more than kFarthest
   double squares_within = 0;           ///< the same of the elements within the bound alone
+  double squares_left = 0;             ///< what rounding leaves of `squares`; of attention, while forms are chosen
   std::vector<std::int64_t> bad_rows;  ///< with elements that are not explained
   /// Rows that hold a NaN or an Inf where what they are made of gives a number. Their elements are not judged: where
   /// those come from is another question.
@@ -101,6 +102,14 @@ inline constexpr std::string_view kNothingRecomputed = "none of its elements cou
 
 /// The decimal logarithm of the chance below which what explains wrong elements is taken to be shown.
 inline constexpr double kShownByChance = -6;
+
+/// Of a normal distribution that leaves one element in a thousand beyond the bound, the mean square in units of
+/// it: 3.29 sigma hold 99.9 %.
+inline constexpr double kLargestMeanSquare = 1.0 / (3.29 * 3.29);
+
+/// The squares, in units of the bound, that rounding leaves on average, summed up over a prediction: the last rounding
+/// is uniform within half a unit in the last place, and the rest of the bound is that of such a normal distribution.
+double squares_left(const Prediction& prediction, Format format);
 
 /// Sets log10_chance of forms that were tried on the rows of which `healthy` says how far the healthy one is off.
 void measure_chances(const Recomputed& healthy, std::span<Recomputed> tried, std::size_t tried_in_all);

@@ -31,5 +31,21 @@ TEST(StandsOut, WhereAllOthersAreEqualOrNoneIsWithinTheBound) {
   EXPECT_TRUE(stands_out(none));
 }
 
+/// At 1, half a unit in the last place is all of the bound of one rounding, close to 2 it is half of it.
+TEST(SquaresLeft, OneRoundingAndTheRestOfABound) {
+  Prediction made;
+  made.resize(1, 1);
+  const auto left = [&](float value, float roundings) {
+    made.value[0] = value;
+    made.bound[0] = roundings * 0x1p-8F * value;
+    return squares_left(made, Format::bf16);
+  };
+  EXPECT_NEAR(left(1, 1), 1.0 / 3, 1e-6);
+  EXPECT_NEAR(left(0x1.fep0F, 1), 1.0 / 12, 1e-3);
+  EXPECT_NEAR(left(1, 2), (1.0 / 3 + 1 / (3.29 * 3.29)) / 4, 1e-6);
+  made.bound[0] = -1;
+  EXPECT_EQ(squares_left(made, Format::bf16), 0);
+}
+
 }  // namespace
 }  // namespace nanscope
