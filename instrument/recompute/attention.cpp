@@ -109,10 +109,11 @@ bool says_nothing(const KeyMatrix& values, const RowMask& mask, std::int64_t cha
   for (std::int64_t key = 0; key < values.block.rows; ++key) {
     if (!mask.visible[static_cast<std::size_t>(key)]) continue;
     const double one = double{values.block.row(key)[channel]};
+    if (!(one >= value - error && one <= value + error)) return false;
     least = std::min(least, one);
     most = std::max(most, one);
   }
-  return least < most && value - error <= least && value + error >= most;
+  return least < most;
 }
 
 }  // namespace
