@@ -314,6 +314,8 @@ void PassBuilder::slot_history() {
   if (map.slots.empty() && map.table.empty()) {
     map.table_width = 0;
     give_slots(map, layout.inner);
+    // Rows of a pool whose layout only its values show lie where these do, and these may allow several readings.
+    if (map.slots.empty() && pools_.contains(run_.sources_.at(cache.id).dumped)) return;
   }
   const Step& step = run_.steps_.back();
   const std::int64_t block = block_size_of(map, step);

@@ -62,7 +62,7 @@ double rotated(std::int64_t row, std::int64_t channel) {
   return channel == first ? a * std::cos(angle) - b * std::sin(angle) : b * std::cos(angle) + a * std::sin(angle);
 }
 
-MemoryDump dump_of(Place place, bool with_step = true) {
+MemoryDump dump_of(Place place, bool with_step = true, bool twice = false) {
   MemoryDump dump;
   std::vector<double> qkv;
   for (std::int64_t row = 0; row < kRows; ++row) {
@@ -78,6 +78,14 @@ MemoryDump dump_of(Place place, bool with_step = true) {
     for (std::int64_t c = 0; c < kChannels; ++c) {
       pool[static_cast<std::size_t>(place(0, slot_of(row), c / kWidth, c % kWidth))] = rotated(row, c);
       pool[static_cast<std::size_t>(place(1, slot_of(row), c / kWidth, c % kWidth))] = value(row, c);
+    }
+  }
+  // Another block holds what the second sequence's does.
+  for (std::int64_t row = kLengths[0]; row < kRows && twice; ++row) {
+    for (std::int64_t c = 0; c < kChannels; ++c) {
+      const std::int64_t slot = slot_of(row) % kBlock;
+      pool[static_cast<std::size_t>(place(0, slot, c / kWidth, c % kWidth))] = rotated(row, c);
+      pool[static_cast<std::size_t>(place(1, slot, c / kWidth, c % kWidth))] = value(row, c);
     }
   }
   if (place == slots_first) {
@@ -127,6 +135,18 @@ TEST(PagedCache, OneThatDoesNotHoldTheStepIsNotUnderstood) {
   EXPECT_EQ(run->find_op(run->steps().front().id, 0, "kv_store"), nullptr);
   ASSERT_EQ(run->notes().size(), 1U);
   EXPECT_NE(run->notes().front().text.find("layout is not understood"), std::string::npos);
+}
+
+/// Rows that lie in two places have no place: the layout is known, and the slots are not.
+TEST(PagedCache, SlotsThatAllowTwoReadingsAreNotKnown) {
+  MemoryDump dump = dump_of(beside, true, true);
+  const auto run = dump.run();
+  const Step& step = run->steps().front();
+  EXPECT_EQ(step.spans.size(), 1U);
+  const Op* store = run->find_op(step.id, 0, "kv_store");
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(run->output(*store, "v_cache")->channels, kChannels);
+  EXPECT_TRUE(run->kv_history().empty());
 }
 
 /// Values that agree beside keys that do not are no ground: V lies where it does in two layouts.
