@@ -35,6 +35,7 @@ bool of_weights(RunView& run, const Op& op) {
 
 /// What every rank computes by itself and alike, whatever is sharded.
 bool always_shared(const Op& op, const Tensor& tensor) {
+  if (tensor.role == "partial") return false;  // of a sum over ranks
   if (op.kind == OpKind::parameter) return op.name.find("norm") != std::string::npos && tensor.role == "weight";
   if (op.kind == OpKind::layer_norm) return op.name != "q_norm" && op.name != "k_norm" && op.name != "inner_norm";
   return op.kind == OpKind::residual_add || op.kind == OpKind::embedding || op.kind == OpKind::all_reduce ||

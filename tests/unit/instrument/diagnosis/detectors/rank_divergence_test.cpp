@@ -56,6 +56,18 @@ TEST(RankDivergence, TheFirstThatRanksShareAndHoldDifferently) {
   EXPECT_FALSE(fault.because.has_value());
 }
 
+/// What a shared expert without a gate adds to, before the sum over ranks.
+TEST(RankDivergence, PartsOfASumDifferByRightWhateverMakesThem) {
+  DumpGraph g;
+  for (const std::int64_t rank : {0, 1}) {
+    g.pass({Span{0, 0, 0, 4, 0, 4}}, 4, 1, rank);
+    g.op("shared_add", OpKind::residual_add, {},
+         {.role = "partial", .channels = 8, .fill = noise(3 + static_cast<std::uint32_t>(rank))});
+    g.op("mlp_residual", OpKind::residual_add, {}, {.channels = 8, .fill = noise(6)});
+  }
+  EXPECT_EQ(root_of(diagnosis_of(g, false)), "clean");
+}
+
 /// Each rank's part of a sum and the sum; rank `wrong` has one bit of it otherwise.
 Diagnosis sums(std::int64_t wrong, std::uint32_t bit) {
   DumpGraph g;
