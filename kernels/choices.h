@@ -46,6 +46,8 @@ enum class Diagonal : std::uint8_t { quantized, exact, past };
 enum class RouterScore : std::uint8_t { sigmoid, softmax, softmax_of_chosen };
 /// What a chosen expert is weighed by.
 enum class RouterValue : std::uint8_t { gate, choice_minus_bias };
+/// What a group of experts is chosen by: the sum of its two largest choices, or the largest.
+enum class GroupScore : std::uint8_t { top_two, best };
 
 // kernels/ops/all_reduce.h
 enum class AllReduceOrder : std::uint8_t { rank, ring, tree };

@@ -116,6 +116,28 @@ void add_route(std::vector<OpCase>& cases, Format format, RouterValue value, boo
       {"route_" + std::string(name(format)) + "_" + label + (bias ? "bias_" : "") + shape.name, OpId::Route, build});
 }
 
+/// The first `kGroups` equal groups of a shape's experts, which is narrower where these do not divide it.
+void add_grouped_route(std::vector<OpCase>& cases, GroupScore score, const Shape& shape) {
+  constexpr std::int64_t kGroups = 4;
+  const std::int64_t experts = shape.columns / kGroups * kGroups;
+  if (experts == 0) return;
+  const auto build = [=](CaseMemory& memory) {
+    RouteArgs args;
+    args.logits = memory.input(Format::f32, shape.rows, experts, fill(shape.fill, Format::f32, shape.rows, experts, 97),
+                               shape.padding);
+    args.bias = memory.input(Format::f32, 1, experts, fill(Fill::ordinary, Format::f32, 1, experts, 98));
+    const std::int64_t chosen = std::min<std::int64_t>(experts / 2, 5);
+    args.weights = memory.output("weights", Format::f32, shape.rows, chosen, shape.padding);
+    args.ids = memory.output("ids", Format::i32, shape.rows, chosen, shape.padding);
+    args.groups = kGroups;
+    args.top_groups = 2;
+    args.group_score = score;
+    memory.launch(args);
+  };
+  const std::string label = score == GroupScore::top_two ? "top_two_" : "best_";
+  cases.push_back({"route_groups_" + label + shape.name, OpId::Route, build});
+}
+
 void add_expert_mix(std::vector<OpCase>& cases, Format format, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     constexpr std::int64_t kExperts = 5;
@@ -201,6 +223,29 @@ void add_rope_table(std::vector<OpCase>& cases, std::int64_t width, std::int64_t
   cases.push_back({"rope_table_d" + std::to_string(width) + "_" + shape.name, OpId::Rope, build});
 }
 
+/// `rotated` channels of a head from `first` on turn, in pairs of neighbours: by frequencies, or all by the base.
+void add_rope_neighbours(std::vector<OpCase>& cases, std::int64_t width, std::int64_t first, std::int64_t rotated,
+                         const Shape& shape) {
+  const auto build = [=](CaseMemory& memory) {
+    const std::int64_t heads = 2;
+    const std::int64_t columns = heads * width;
+    RopeArgs args;
+    args.x = memory.input(Format::f32, shape.rows, columns, fill(shape.fill, Format::f32, shape.rows, columns, 99),
+                          shape.padding);
+    if (rotated < width) {
+      args.frequencies =
+          memory.input(Format::f32, 1, rotated / 2, fill(Fill::ordinary, Format::f32, 1, rotated / 2, 100, 2.0F));
+    }
+    args.out = memory.output("out", Format::f32, shape.rows, columns, shape.padding);
+    args.heads = heads;
+    args.first_position = 77;
+    args.first_channel = first;
+    args.neighbours = true;
+    memory.launch(args);
+  };
+  cases.push_back({"rope_neighbours_d" + std::to_string(width) + "_" + shape.name, OpId::Rope, build});
+}
+
 void add_scan(std::vector<OpCase>& cases, bool resume, const Shape& shape) {
   const auto build = [=](CaseMemory& memory) {
     auto decay = fill(Fill::ordinary, Format::f32, 1, shape.columns, 37, 1.0F);
@@ -243,6 +288,8 @@ void add_element_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes
     add_rope(cases, 10, 4, "d10_negative_stretch", shape, -0.5);
     add_rope_table(cases, 64, 64, shape);
     add_rope_table(cases, 100, 70, shape);
+    add_rope_neighbours(cases, 10, 0, 10, shape);
+    add_rope_neighbours(cases, 96, 33, 50, shape);
     add_scan(cases, false, shape);
     add_scan(cases, true, shape);
     add_route(cases, Format::f32, RouterValue::gate, true, shape);
@@ -251,6 +298,8 @@ void add_element_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes
     add_softmax_route(cases, true, shape);
     add_softmax_route(cases, false, shape);
     add_chosen_route(cases, shape);
+    add_grouped_route(cases, GroupScore::top_two, shape);
+    add_grouped_route(cases, GroupScore::best, shape);
     add_expert_mix(cases, Format::f32, shape);
     add_expert_mix(cases, Format::f16, shape);
     add_all_reduce(cases, Format::bf16, 4, AllReduceOrder::rank, "rank4", shape);

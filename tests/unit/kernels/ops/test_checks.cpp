@@ -127,6 +127,9 @@ TEST(ArgumentChecks, DivisorsThatDoNotDivide) {
   RopeArgs pairs = rope(d.x, d.out, 32);
   pairs.stretch = 2;
   expect_refused(refusal(pairs), "rope", "wider than 2");
+  RopeArgs behind = rope(d.x, d.out);
+  behind.first_channel = 2;
+  expect_refused(refusal(behind), "rope", "first channel");
   expect_refused(refusal(scores(d.x, d.x, d.out, 0)), "attention_scores", "kv_heads");
   expect_refused(refusal(kv_read(d.x, d.indices, d.out, 0)), "kv_read", "block_size");
 }

@@ -152,6 +152,50 @@ TEST(Rope, RotatesEachPairByItsAngle) {
   }
 }
 
+/// Pairs of neighbours behind channels that are copied, by the base or by frequencies.
+TEST(Rope, TurnsNeighboursFromAChannelOn) {
+  struct Case {
+    std::int64_t width, first, rotated;
+  };
+  for (const Case& one : {Case{64, 0, 64}, Case{10, 0, 10}, Case{100, 33, 50}, Case{12, 8, 4}, Case{192, 128, 64}}) {
+    const std::int64_t heads = 2;
+    Floats x = test::random_floats(3, heads * one.width, 61);
+    Floats frequencies(1, one.rotated / 2);
+    for (std::int64_t i = 0; i < one.rotated / 2; ++i) {
+      frequencies.at(0, i) =
+          static_cast<float>(std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(one.rotated)));
+    }
+    Floats found(3, heads * one.width);
+    RopeArgs args;
+    args.x = x.view();
+    args.out = found.view();
+    args.heads = heads;
+    args.first_position = 4090;
+    args.first_channel = one.first;
+    args.neighbours = true;
+    if (one.rotated < one.width) args.frequencies = frequencies.view();
+    test::launch(args);
+    for (std::int64_t t = 0; t < 3; ++t) {
+      for (std::int64_t c = 0; c < heads * one.width; ++c) {
+        const std::int64_t inside = c % one.width - one.first;
+        if (inside < 0 || inside >= one.rotated) {
+          EXPECT_EQ(found.at(t, c), x.at(t, c)) << one.width << " " << c;
+          continue;
+        }
+        const double frequency =
+            args.frequencies.given()
+                ? static_cast<double>(frequencies.at(0, inside / 2))
+                : std::pow(10000.0, -2.0 * static_cast<double>(inside / 2) / static_cast<double>(one.width));
+        const double angle = static_cast<double>(4090 + t) * frequency;
+        const double own = static_cast<double>(x.at(t, c));
+        const double other = static_cast<double>(x.at(t, inside % 2 == 0 ? c + 1 : c - 1));
+        const double sine = inside % 2 == 0 ? -std::sin(angle) : std::sin(angle);
+        EXPECT_NEAR(found.at(t, c), own * std::cos(angle) + other * sine, 3e-7) << one.width << " " << c;
+      }
+    }
+  }
+}
+
 /// Dynamic NTK scaling: base * stretch^(d/(d-2)).
 TEST(Rope, AStretchedBaseTurnsSlower) {
   for (const std::int64_t width : {4, 10, 64}) {

@@ -57,6 +57,65 @@ TEST(Route, ChoosesBySortingAndWeighsByTheGate) {
   }
 }
 
+/// DeepSeek-V3's two best of a group and DeepSeek-V2's best one, by sorting.
+TEST(Route, ChoosesAmongTheBestGroups) {
+  for (const GroupScore by : {GroupScore::top_two, GroupScore::best}) {
+    for (const std::int64_t size : {2, 5, 32, 33}) {
+      const std::int64_t groups = 6;
+      Floats logits = test::random_floats(9, groups * size, 7, 4.0F);
+      Floats bias = test::random_floats(1, groups * size, 8, 2.0F);
+      Routed found{{9, 4}, {9, 4}};
+      RouteArgs args;
+      args.logits = logits.view();
+      args.bias = bias.view();
+      args.weights = found.weights.view();
+      args.ids = found.ids.view();
+      args.groups = groups;
+      args.top_groups = 2;
+      args.group_score = by;
+      test::launch(args);
+      for (std::int64_t t = 0; t < 9; ++t) {
+        const auto choice = [&](std::int64_t e) { return gate_of(logits.at(t, e)) + bias.at(0, e); };
+        std::vector<float> scores;
+        for (std::int64_t group = 0; group < groups; ++group) {
+          std::vector<float> own;
+          for (std::int64_t e = 0; e < size; ++e) own.push_back(choice(group * size + e));
+          std::sort(own.rbegin(), own.rend());
+          scores.push_back(by == GroupScore::best ? own[0] : own[0] + own[1]);
+        }
+        std::vector<std::int64_t> best(static_cast<std::size_t>(groups));
+        std::iota(best.begin(), best.end(), 0);
+        std::stable_sort(best.begin(), best.end(), [&](std::int64_t a, std::int64_t b) {
+          return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
+        });
+        std::vector<std::int64_t> order;
+        for (std::int64_t e = 0; e < groups * size; ++e) {
+          if (e / size == best[0] || e / size == best[1]) order.push_back(e);
+        }
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::int64_t a, std::int64_t b) { return choice(a) > choice(b); });
+        for (std::int64_t j = 0; j < 4; ++j) EXPECT_EQ(found.ids.at(t, j), order[static_cast<std::size_t>(j)]) << size;
+      }
+    }
+  }
+}
+
+/// Groups of equal score: the first ones, and all NaN leaves a choice that names experts.
+TEST(Route, GroupsThatAreAlikeAreTakenInOrder) {
+  for (const float logit : {0.5F, kNan}) {
+    Floats logits(1, 12, logit);
+    Routed found{{1, 3}, {1, 3}};
+    RouteArgs args;
+    args.logits = logits.view();
+    args.weights = found.weights.view();
+    args.ids = found.ids.view();
+    args.groups = 4;
+    args.top_groups = 1;
+    test::launch(args);
+    for (const std::int32_t id : found.ids.data) EXPECT_TRUE(id >= 0 && id < 3) << id;
+  }
+}
+
 TEST(Route, EqualChoicesGoToTheLowestIndex) {
   const Routed found = route(Floats(1, 70, 0.5F), Floats(1, 70, 0.0F), 3);
   EXPECT_EQ(found.ids.data, (std::vector<std::int32_t>{0, 1, 2}));
