@@ -99,6 +99,7 @@ struct PolicySource::Parts {
     geometry.heads = spec->model.heads;
     geometry.kv_heads = spec->model.kv_heads;
     geometry.width = spec->model.head_dim;
+    if (is_latent(spec->model)) geometry.shared = spec->model.rotated;
     dump_run.emplace(dump->dump(), *dump, options.stop, std::move(geometry));
     model = std::move(*spec);
     return {};

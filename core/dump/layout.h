@@ -17,7 +17,8 @@ namespace nanscope {
 struct Geometry {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
-  std::int64_t width = 0;  ///< of a head
+  std::int64_t width = 0;   ///< of a head
+  std::int64_t shared = 0;  ///< of it: the last channels, which all heads of keys share in latent attention
   /// Tensors, by op and role, that put heads before rows wherever their extents tell the two apart.
   std::set<std::pair<std::string, std::string>> heads_first = {};
   std::int64_t layers = 0;  ///< of the model

@@ -115,7 +115,7 @@ class Elements {
 
 using Slots = std::vector<std::vector<std::int64_t>>;
 
-/// The slots that hold each row's values, bit for bit. Rows of one number, such as zeros, are nobody's.
+/// The slots that hold each row's values, bit for bit. Rows of one number, such as zeros, do not tell slots apart.
 Slots slots_with_values(const Elements& elements, const Layout& layout, const StepRows& rows) {
   std::unordered_multimap<std::string_view, std::int64_t> by_first_head;
   for (std::int64_t row = 0; row < rows.rows; ++row) {

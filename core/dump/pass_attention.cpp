@@ -33,11 +33,13 @@ TensorId PassBuilder::attention(TensorId x) {
   const auto dumped_here = [this](std::string_view op) { return !find(op, Port::output).empty(); };
   if (dumped_here("recurrent_in") || dumped_here("recurrent") || dumped_here("recurrent_out")) return recurrence(x);
   if (!inside) return emit("self_attn", OpKind::block, {{"x", x, {}}}, {"out", outs});
-  auto [q, k, v] = projections(x);
-  if (seen("q_norm")) q = norm("q_norm", q);
-  if (seen("k_norm")) k = norm("k_norm", k);
-  q = rotated("q", q);
-  k = rotated("k", k);
+  auto [q, k, v] = knows_latents() ? latents(x) : projections(x);
+  if (!knows_latents()) {
+    if (seen("q_norm")) q = norm("q_norm", q);
+    if (seen("k_norm")) k = norm("k_norm", k);
+    q = rotated("q", q);
+    k = rotated("k", k);
+  }
   store(k, v);
   const std::vector<TensorId> read_k = keys("k", k);
   const std::vector<TensorId> read_v = keys("v", v);
@@ -59,23 +61,24 @@ TensorId PassBuilder::recurrence(TensorId x) {
   return whole("self_attn", linear("recurrent_out", scanned, "out"));
 }
 
+/// What was dumped as queries, keys or values before the rotation.
+std::vector<PassBuilder::Index> PassBuilder::states(std::string_view letter) {
+  std::vector<Index> found = find_role(letter);
+  std::erase_if(found, [&](Index index) { return tensor(index).at.port == Port::input; });
+  // What attention is called with is behind the rotation, where there is one.
+  const bool rotates = seen("rope") || seen("q_rot") || seen("k_rot") || cos_ != 0;
+  const bool named = !find_role(std::string(letter) + "_rot").empty();
+  if (letter == "v" || named) return found;
+  const std::vector<Index> made = find(std::string(letter) + "_proj", Port::output);
+  std::erase_if(found, [&](Index index) {
+    if (tensor(index).at.op != letter || before_rotation(tensor(index).name)) return false;
+    if (rotates) return seen(std::string(letter) + "_proj");
+    return !made.empty() && !same_bytes(made.front(), index);
+  });
+  return found;
+}
+
 std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
-  const auto states = [&](std::string_view letter) {
-    std::vector<Index> found = find_role(letter);
-    std::erase_if(found, [&](Index index) { return tensor(index).at.port == Port::input; });
-    // What attention is called with is behind the rotation, where there is one.
-    const bool rotates = seen("rope") || seen("q_rot") || seen("k_rot") || cos_ != 0;
-    const bool named = !find_role(std::string(letter) + "_rot").empty();
-    if (letter != "v" && !named) {
-      const std::vector<Index> made = find(std::string(letter) + "_proj", Port::output);
-      std::erase_if(found, [&](Index index) {
-        if (tensor(index).at.op != letter || before_rotation(tensor(index).name)) return false;
-        if (rotates) return seen(std::string(letter) + "_proj");
-        return !made.empty() && !same_bytes(made.front(), index);
-      });
-    }
-    return found;
-  };
   if (seen("qkv_proj") && !seen("q_proj")) {
     const TensorId fused = linear("qkv_proj", x, "qkv", find_role("qkv"));
     const Geometry& g = geometry_[scope_.tower];
@@ -188,6 +191,10 @@ TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
   }
   Inputs inputs{{"x", x, {}}, {"cos", cos_, {}}, {"sin", sin_, {}}, {"positions", positions_, {}}};
   RopeAttributes form;
+  if (const Geometry& g = geometry_[scope_.tower]; g.shared > 0) {
+    form.rotated = g.shared;
+    form.rotated_from = g.width - g.shared;
+  }
   const TensorId out = emit(std::string(letter) + "_rope", OpKind::rope, std::move(inputs), {role, outs}, form);
   Tensor& made = *tensor_of(out);
   // Not of what is before it: what it was in may have moved.

@@ -179,6 +179,15 @@ class PassBuilder {
   TensorId attention(TensorId x);
   TensorId recurrence(TensorId x);
   std::tuple<TensorId, TensorId, TensorId> projections(TensorId x);
+  std::vector<Index> states(std::string_view letter);
+
+  // pass_latent.cpp
+  bool knows_latents();
+  std::tuple<TensorId, TensorId, TensorId> latents(TensorId x);
+  TensorId expanded(TensorId latent);
+  TensorId shared_keys(TensorId both, std::int64_t rank);
+  std::vector<Index> of_width(std::vector<Index> dumped, std::int64_t channels);
+  void settle_width(TensorId made, std::int64_t channels, std::int64_t heads);
   TensorId part_of(TensorId fused, std::string_view op, std::string_view role, std::int64_t first,
                    std::int64_t channels);
   Health health_of_part(const Tensor& part);

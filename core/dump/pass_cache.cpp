@@ -81,6 +81,7 @@ void PassBuilder::settle_geometry() {
   own.heads = run_.known_.heads;
   own.kv_heads = run_.known_.kv_heads;
   own.width = run_.known_.width;
+  own.shared = run_.known_.shared;
   own.layers = run_.known_.layers;
 }
 

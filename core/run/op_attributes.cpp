@@ -118,4 +118,13 @@ OpAttributes attributes_from_json(OpKind kind, std::string_view text) {
   return attributes;
 }
 
+std::int64_t whole_channel(const SplitAttributes& split, std::int64_t channel, std::int64_t part, std::int64_t whole) {
+  constexpr std::int64_t kBeyond = std::int64_t{1} << 40;  // what a file states may be any number
+  const std::int64_t first = std::clamp<std::int64_t>(split.first_channel.value_or(0), 0, kBeyond);
+  const std::int64_t heads = std::max<std::int64_t>(1, split.heads.value_or(1));
+  const std::int64_t width = part / heads;
+  if (heads == 1 || width == 0) return first + channel;
+  return channel / width * (whole / heads) + first + channel % width;
+}
+
 }  // namespace nanscope

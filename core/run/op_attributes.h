@@ -90,14 +90,16 @@ struct RopeAttributes {
   std::optional<std::int64_t> heads, first_position;
   std::optional<double> base, factor, stretch;
   std::optional<std::int64_t> trained, served;
-  std::optional<std::int64_t> rotated;  ///< channels of a head that are rotated, from the first
-  std::optional<std::string> scaling;   ///< "linear", "llama3", "yarn", "longrope": angles are a table
-  std::optional<double> amplitude;      ///< of cosine and sine
-  std::optional<bool> interleaved;      ///< neighbours are a pair, not halves
+  std::optional<std::int64_t> rotated;       ///< channels of a head that are rotated
+  std::optional<std::int64_t> rotated_from;  ///< the first of them; not given: 0
+  std::optional<std::string> scaling;        ///< "linear", "llama3", "yarn", "longrope": angles are a table
+  std::optional<double> amplitude;           ///< of cosine and sine
+  std::optional<bool> interleaved;           ///< neighbours are a pair, not halves
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("heads", self.heads), visit("base", self.base), visit("factor", self.factor), visit("trained", self.trained);
     visit("served", self.served), visit("stretch", self.stretch), visit("rotated", self.rotated);
+    visit("rotated_from", self.rotated_from);
     visit("interleaved", self.interleaved), visit("first_position", self.first_position);
     visit("scaling", self.scaling), visit("amplitude", self.amplitude);
   }
@@ -207,11 +209,15 @@ struct RouteAttributes {
   std::optional<double> eps;
   std::optional<std::string> score;  ///< "sigmoid", "softmax"
   std::optional<bool> normalise;
-  std::optional<double> scale;  ///< on the weights; not given: 1
+  std::optional<double> scale;                     ///< on the weights; not given: 1
+  std::optional<std::int64_t> groups, top_groups;  ///< of neighbouring experts; not given: 1
+  std::optional<std::string> group_score;          ///< "top_two", "best"
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("weights", self.weights), visit("eps", self.eps), visit("score", self.score);
     visit("normalise", self.normalise), visit("scale", self.scale);
+    visit("groups", self.groups), visit("top_groups", self.top_groups);
+    visit("group_score", self.group_score);
   }
 };
 
@@ -268,9 +274,21 @@ struct SampleAttributes {
 
 struct SplitAttributes {
   std::optional<std::int64_t> first_channel;
+  std::optional<std::int64_t> heads;  ///< each has such columns, from first_channel of its own on; not given: 1
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
-    visit("first_channel", self.first_channel);
+    visit("first_channel", self.first_channel), visit("heads", self.heads);
+  }
+};
+
+/// The channel of the whole that a channel of the part is, of so many channels each.
+std::int64_t whole_channel(const SplitAttributes& split, std::int64_t channel, std::int64_t part, std::int64_t whole);
+
+struct JoinAttributes {
+  std::optional<std::int64_t> heads;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("heads", self.heads);
   }
 };
 
@@ -324,15 +342,15 @@ struct AdamWAttributes {
   }
 };
 
-/// What an op states: one of the above. A class of its own, so that the copies of 27 alternatives are compiled once and
+/// What an op states: one of the above. A class of its own, so that the copies of 28 alternatives are compiled once and
 /// not in every source that holds an op.
 class OpAttributes
     : public std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes,
                           QuantiseAttributes, RopeAttributes, HadamardAttributes, KvStoreAttributes, KvReadAttributes,
                           ScoresAttributes, SoftmaxAttributes, MixAttributes, ActivationAttributes, RouteAttributes,
                           RecurrentAttributes, TokenSoftmaxAttributes, ArgmaxAttributes, SampleAttributes,
-                          SplitAttributes, SoftcapAttributes, EmbeddingAttributes, AllReduceAttributes, LossAttributes,
-                          BackwardAttributes, GradientNormAttributes, AdamWAttributes> {
+                          SplitAttributes, JoinAttributes, SoftcapAttributes, EmbeddingAttributes, AllReduceAttributes,
+                          LossAttributes, BackwardAttributes, GradientNormAttributes, AdamWAttributes> {
  public:
   using variant::variant;
   OpAttributes();

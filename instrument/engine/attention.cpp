@@ -16,7 +16,7 @@ namespace nanscope {
 
 using kernels::TensorView;
 
-Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
+Forward::Heads Forward::projected(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
   const ModelConfig& model = parts_.config.model;
   const Operand in =
       quantised(plan.attn_quantise, plan.attn_dequantise, {Slot::attn_codes, Slot::attn_scales, Slot::attn_read}, x);
@@ -37,6 +37,12 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
     q = rope(plan.q_rope, local, Slot::q_rope, q, model.heads);
     if (!stores_before_rope(plan)) k = rope(plan.k_rope, local, Slot::k_rope, k, model.kv_heads);
   }
+  return {q, k, v};
+}
+
+Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x) {
+  const ModelConfig& model = parts_.config.model;
+  auto [q, k, v] = is_latent(model) ? from_latents(plan, weights, x) : projected(plan, weights, x);
   if (rotates(plan, KvTarget::k)) {
     q = hadamard(plan.q_hadamard, Slot::q_hadamard, q, model.heads);
     k = hadamard(plan.k_hadamard, Slot::k_hadamard, k, model.kv_heads);
@@ -75,7 +81,7 @@ Live Forward::attend(const LayerPlan& plan, const Live& q) {
     const Live read = quantised_for(ScoreTarget::scores, plan, group, raw, group.rows);
     const Live probs = softmax(plan, group, read, softmax_partials(plan, group, read));
     freed_ = raw.view;
-    out = activation(Slot::mix, model.heads * model.head_dim);
+    out = activation(Slot::mix, mix_width(model));
     const TensorView own_out = slice(out, group.row, group.rows);
     if (parts_.config.attention.split > 0) {
       probs_inputs.push_back({"partials", mix_in_blocks(plan, group, own_out, probs, values).id, {}});
@@ -126,6 +132,9 @@ void Forward::upload_rope_tables() {
 }
 
 Live Forward::rope(const OpPlan& plan, bool local, Slot slot, const Live& x, std::int64_t heads) {
+  const ModelConfig& model = parts_.config.model;
+  // What the heads of keys share has no channels but those that are rotated.
+  const bool shared = is_latent(model) && x.view.columns == model.rotated;
   const TensorView out = activation(slot, x.view.columns);
   for (const RowGroup& group : row_groups()) {
     const Angles& angles = (local ? local_angles_ : global_angles_)[group.index];
@@ -134,9 +143,11 @@ Live Forward::rope(const OpPlan& plan, bool local, Slot slot, const Live& x, std
                              .frequencies = angles.frequencies,
                              .heads = heads,
                              .first_position = group.first_position,
-                             .base = parts_.config.model.rope_base,
+                             .first_channel = shared ? 0 : model.rotated_from,
+                             .base = model.rope_base,
                              .stretch = rope_stretch(parts_.config.rope),
-                             .amplitude = angles.amplitude});
+                             .amplitude = angles.amplitude,
+                             .neighbours = model.rope_pairs == RopePairs::neighbours});
   }
   return emit(plan, {ProbeInput{"x", x.id, {}}}, "out", out, heads, attributes<RopeAttributes>(plan, [&](auto& all) {
                 if (step_.spans.size() == 1) all.first_position = step_.row.first_token;
@@ -234,7 +245,7 @@ std::pair<Forward::KvSource, Forward::KvSource> Forward::kv_read(const LayerPlan
   const ModelConfig& model = parts_.config.model;
   const SpanInput& input = *group.input;
   const auto source = [&](KvTarget target, Slot slot) {
-    const std::int64_t channels = model.kv_heads * model.head_dim;
+    const std::int64_t channels = kv_channels(model, target);
     KvSource of{{{nullptr, Format::f32, keys_of_span(input), channels, channels}, 0}, cached(plan, target, group)};
     // What attention reads by itself, only listeners see.
     if (of.cache.given() && !emitter_.listening()) return of;
@@ -371,7 +382,7 @@ void Forward::mix(const LayerPlan& plan, const RowGroup& group, const TensorView
 /// A kernel that looks at the length of a sequence gives zeros for none; one that takes the softmax of no key does not.
 void Forward::pad_mix(const LayerPlan& plan, const RowGroup& group, const TensorView& out) {
   const ModelConfig& model = parts_.config.model;
-  const TensorView v = matrix(Slot::v_read, Format::f32, 1, model.kv_heads * model.head_dim);
+  const TensorView v = matrix(Slot::v_read, Format::f32, 1, kv_channels(model, KvTarget::v));
   const TensorView p = matrix(Slot::probs, parts_.config.activation_format, group.rows, model.heads);
   const std::vector<float> zeros(static_cast<std::size_t>(std::max(v.columns, p.rows * p.columns)), 0.0F);
   const auto clear = [&](const TensorView& view) {

@@ -10,6 +10,7 @@
 #include "instrument/engine/score_book.h"
 #include "instrument/engine/shard.h"
 #include "instrument/engine/window_cache.h"
+#include "instrument/model/rope_table.h"
 #include "kernels/ops/column_scales.h"
 
 namespace nanscope {
@@ -35,6 +36,12 @@ NormConfig resolved_inner_norm(const EngineConfig& config) {
   norm.clamp = own.clamp.value_or(norm.clamp);
   norm.mean_by_reciprocal = own.mean_by_reciprocal.value_or(norm.mean_by_reciprocal);
   norm.eps = own.eps.value_or(norm.eps);
+  return norm;
+}
+
+NormConfig latent_norm_of(const EngineConfig& config) {
+  NormConfig norm = config.norm;
+  if (config.model.latent_norm_eps > 0) norm.eps = static_cast<float>(config.model.latent_norm_eps);
   return norm;
 }
 
@@ -74,8 +81,12 @@ Status check_rope(const EngineConfig& config) {
   if (model.rotated % 2 != 0 || model.rotated > model.head_dim) {
     return fail(fmt::format("model.rotated={} is odd, or more than model.head_dim={}", model.rotated, model.head_dim));
   }
+  if (model.rotated_from + rotated_channels(model) > model.head_dim) {
+    return fail(fmt::format("model.rotated_from={} leaves less than {} channels of model.head_dim={}",
+                            model.rotated_from, rotated_channels(model), model.head_dim));
+  }
   if (rope.scaling != RopeScaling::longrope) return {};
-  const auto pairs = static_cast<std::size_t>((model.rotated > 0 ? model.rotated : model.head_dim) / 2);
+  const auto pairs = static_cast<std::size_t>(rotated_channels(model) / 2);
   if (rope.short_factors.size() != pairs || rope.long_factors.size() != pairs) {
     return fail(
         fmt::format("rope.scaling=longrope needs {} numbers in rope.short_factors and rope.long_factors, got {} "
@@ -136,9 +147,11 @@ Status check_attention_block(const EngineConfig& config, std::string_view knob, 
     return refuse("its blocks are not of one row, or its elements are not rounded one by one");
   }
   const bool across = axis == BlockAxis::channels && knob != "blocks_p";
-  if (across && config.model.head_dim % f.block.columns != 0) {
-    return refuse(fmt::format("blocks of {} channels cross from head to head; model.head_dim={} is no multiple",
-                              f.block.columns, config.model.head_dim));
+  const bool of_values = knob == "blocks_v";
+  const std::int64_t head = of_values ? value_dim(config.model) : config.model.head_dim;
+  if (across && head % f.block.columns != 0) {
+    return refuse(fmt::format("blocks of {} channels cross from head to head; {}={} is no multiple", f.block.columns,
+                              of_values && config.model.value_dim > 0 ? "model.value_dim" : "model.head_dim", head));
   }
   if (!across && config.attention.blocks.tile % f.block.columns != 0) {
     return refuse(fmt::format("attention.tile={} is no multiple of its blocks of {}", config.attention.blocks.tile,
@@ -188,6 +201,41 @@ Status check_split(const AttentionConfig& attention) {
   return {};
 }
 
+/// Groups of experts, and what a token takes of them.
+Status check_groups(const EngineConfig& config) {
+  const std::int64_t experts = config.model.experts;
+  const MoeConfig& moe = config.moe;
+  if (experts == 0 || moe.groups == 1) return {};
+  if (experts % moe.groups != 0) {
+    return fail(fmt::format("moe.groups={} does not divide model.experts={}", moe.groups, experts));
+  }
+  if (moe.top_groups > moe.groups || moe.top_groups * (experts / moe.groups) < config.model.experts_per_token) {
+    return fail(fmt::format("moe.top_groups={} of moe.groups={} hold no model.experts_per_token={} experts",
+                            moe.top_groups, moe.groups, config.model.experts_per_token));
+  }
+  return {};
+}
+
+/// Latent attention: what its forward pass has no ops for.
+Status check_latent(const EngineConfig& config) {
+  const ModelConfig& model = config.model;
+  if (model.q_rank > 0 && !is_latent(model)) return fail("model.q_rank needs model.kv_rank");
+  if (!is_latent(model)) return {};
+  const auto refuse = [&](std::string_view what) {
+    return fail(fmt::format("model.kv_rank={} needs {}", model.kv_rank, what));
+  };
+  if (model.kv_heads != model.heads) return refuse("model.kv_heads as model.heads: each head has keys of its own");
+  if (model.rotated == 0 || model.rotated_from + model.rotated != model.head_dim) {
+    return refuse("model.rotated and model.rotated_from that rotate the last channels of a head");
+  }
+  if (model.positions > 0 || !model.unrotated_layers.empty()) return refuse("rotary positions in every layer");
+  if (model.qk_norm) return refuse("model.qk_norm=false");
+  if (config.blocks.format != ActivationBlocks::none && config.blocks.ops != BlockOps::mlp) {
+    return refuse("activation.blocks=none or activation.block_ops=mlp: inputs of its projections are not quantized");
+  }
+  return {};
+}
+
 /// Tensor cores make plain products of f16 and bf16 here, and what else there is is not quietly made by other kernels.
 Status check_kernel_form(const EngineConfig& config) {
   if (config.kernel_form == KernelForm::exact) return {};
@@ -230,6 +278,8 @@ Status check(const EngineConfig& config) {
     return fail(fmt::format("model.experts_per_token={} is more than model.experts={}", model.experts_per_token,
                             model.experts));
   }
+  if (Status groups = check_groups(config); !groups) return groups;
+  if (Status latent = check_latent(config); !latent) return latent;
   std::int64_t recurrent = 0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) recurrent += is_recurrent(model, layer) ? 1 : 0;
   if (recurrent != static_cast<std::int64_t>(model.recurrent_layers.size())) {

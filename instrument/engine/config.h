@@ -278,6 +278,9 @@ inline bool reads_exact_scores(const AttentionBlocks& blocks) {
 /// Of an operand of attention: `preset` with its blocks along the axis.
 BlockFormat attention_block(const std::string& preset, BlockAxis axis);
 
+/// Of the norms on latents: norm with model.latent_norm_eps.
+NormConfig latent_norm_of(const EngineConfig& config);
+
 /// Refuses shapes that fit no model (heads that kv_heads do not divide, odd head_dim, a recurrent
 /// layer that does not exist ...) in one line that names the knobs.
 Status check(const EngineConfig& config);

@@ -20,7 +20,11 @@ double layer_weights(const ModelConfig& model) {
   const double width = real(model.width);
   const double queries = real(model.heads) * real(model.head_dim);
   const double keys = real(model.kv_heads) * real(model.head_dim);
-  const double attention = width * (2 * queries + 2 * keys);
+  const double values = real(model.kv_heads) * real(value_dim(model));
+  const double rank = real(model.q_rank + model.kv_rank);
+  const double latent = rank * width + real(std::max(model.q_rank, model.kv_rank)) * (queries + keys + values);
+  const double projected = width * (queries + keys + values);
+  const double attention = (is_latent(model) ? latent : projected) + width * real(mix_width(model));
   const std::int64_t hidden = std::max(model.mlp_width, model.expert_width);
   const double mlp = (is_gated(model.mlp) ? 3 : 2) * width * real(hidden);
   return std::max(attention, 2 * width * width) + mlp * std::max(1.0, real(model.experts)) + 8 * width +
@@ -34,15 +38,17 @@ double all_weights(const ModelConfig& model, std::int64_t vocabulary) {
 
 double kv_bytes(const EngineConfig& config) {
   const double slots = real(config.kv.blocks) * real(config.kv.block_size);
-  const double channels = std::max(real(config.model.kv_heads) * real(config.model.head_dim), real(config.model.width));
+  const double widest = real(std::max(config.model.head_dim, value_dim(config.model)));
+  const double channels = std::max(real(config.model.kv_heads) * widest, real(config.model.width));
   const auto element = static_cast<double>(info(config.kv.format).storage_bytes());
   double bytes = 2 * real(config.model.layers) * slots * (channels * element + kWeightBytes);
   for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
     const std::optional<KvSchemes> schemes = kv_schemes(config, layer);
     if (!schemes) return bytes;
-    for (const KvScheme* scheme : {&schemes->k, &schemes->v}) {
-      const SchemeGroups groups = groups_of(*scheme, config.model);
-      const double kept = keeps_rows(*scheme) ? channels : 0;
+    for (const KvTarget target : {KvTarget::k, KvTarget::v}) {
+      const KvScheme& scheme = schemes->of(target);
+      const SchemeGroups groups = groups_of(scheme, config.model, target);
+      const double kept = keeps_rows(scheme) ? channels : 0;
       bytes += slots * kWeightBytes * (channels + kept + real(groups.scales) + real(groups.zeros));
     }
   }
@@ -54,11 +60,12 @@ double activation_bytes(const EngineConfig& config, std::int64_t vocabulary, dou
   const ModelConfig& model = config.model;
   constexpr double kOfWidth = 24;  // buffers as wide as the model, or as the heads
   constexpr double kOfMlp = 6;
-  const double width = std::max(real(model.width), real(model.heads) * real(model.head_dim));
+  const double head = real(std::max(model.head_dim, value_dim(model)));
+  const double width = std::max(real(model.width), real(model.heads) * head);
   const double blocks = config.attention.split > 0 ? keys / real(config.attention.split) + 1 : 0;
   const double row = kOfWidth * width + kOfMlp * real(model.mlp_width) * std::max(1.0, real(model.experts)) +
-                     2 * real(vocabulary) + real(model.heads) * (2 * keys + blocks * (real(model.head_dim) + 2));
-  const double read = 2 * keys * real(model.kv_heads) * real(model.head_dim);
+                     2 * real(vocabulary) + real(model.heads) * (2 * keys + blocks * (head + 2));
+  const double read = 2 * keys * real(model.kv_heads) * head;
   return kWeightBytes * (tokens * row + read);
 }
 

@@ -29,7 +29,10 @@ Forward::Routed Forward::route(const LayerPlan& plan, const LayerWeights& weight
                             .value = config.moe.weights,
                             .normalise = config.moe.normalise,
                             .eps = config.moe.eps,
-                            .scale = config.moe.scale});
+                            .scale = config.moe.scale,
+                            .groups = config.moe.groups,
+                            .top_groups = config.moe.top_groups,
+                            .group_score = config.moe.group_score});
   const std::array outputs{emitter_.output("weights", values), emitter_.output("ids", ids)};
   const std::array inputs{ProbeInput{"logits", logits.id, {}},
                           ProbeInput{"bias", 0, biased ? weights.router_bias.weight->name : std::string_view()}};

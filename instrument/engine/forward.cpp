@@ -60,6 +60,7 @@ void Forward::begin() {
   upload_block_tables();
   upload_key_slots();
   upload_rope_tables();
+  upload_head_rows();
   x_ = embed();
 }
 

@@ -96,6 +96,23 @@ class Forward {
  private:
   Live embed();
   Live attention(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+  struct Heads {
+    Live q, k, v;
+  };
+  /// Queries, keys and values, rotated.
+  Heads projected(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+
+  // latent_attention.cpp
+  Heads from_latents(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+  /// Columns [first, first + width) of a matrix.
+  Live columns(const OpPlan& plan, Slot slot, const Live& x, std::int64_t first, std::int64_t width);
+  /// `rows` names the row of `from` that each of `into` is a copy of.
+  void copy_rows(const kernels::TensorView& rows, const kernels::TensorView& from, const kernels::TensorView& into);
+  Live split_values(const OpPlan& plan, const Live& kv);
+  Live join_keys(const OpPlan& plan, const Live& kv, const Live& shared);
+  /// Which row of a step's tokens, or of its tokens' heads, each head is of.
+  void upload_head_rows();
+
   Live recurrence(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
   /// What a product reads: `x`, or where codes are given those of its blocks, or where `read` is what codes of one
   /// scale stand for.
@@ -304,6 +321,7 @@ class Forward {
   std::int64_t stored_rows_ = 0;  ///< that go into the pool, from the first on
   std::vector<Span> spans_;
   kernels::TensorView kv_slots_;
+  kernels::TensorView head_rows_, token_rows_;  ///< of latent attention
   std::vector<kernels::TensorView> blocks_;     ///< by span
   std::vector<kernels::TensorView> key_slots_;  ///< by span, where attention reads the cache itself
   /// A table of angles on the device; not given where the op makes them.

@@ -7,7 +7,7 @@ kernels::KvOperand Forward::cached(const LayerPlan& plan, KvTarget target, const
   constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
   if (!parts_.config.attention.fused || (target == KvTarget::k && stores_before_rope(plan))) return {};
   const kernels::KvReadArgs read = read_args(plan, target, group);
-  const std::int64_t width = parts_.config.model.head_dim;
+  const std::int64_t width = head_channels(parts_.config.model, target);
   const bool fits = kernels::group_fits_head(read.scale_group, width) &&
                     kernels::group_fits_head(read.zero_group, width) && read.pool.elements() < kMostElements;
   if (read.kept_rows.given() || !fits) return {};

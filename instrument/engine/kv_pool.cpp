@@ -50,7 +50,6 @@ std::vector<std::int64_t> BlockAllocator::give_back(std::span<const std::int64_t
 
 std::vector<KvPool::Region> KvPool::regions_of(const EngineConfig& config) {
   std::vector<Region> regions;
-  const std::int64_t values = config.kv.block_size * config.model.kv_heads * config.model.head_dim;
   std::int64_t offset = 0;
   for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
     if (is_recurrent(config.model, layer)) continue;
@@ -59,7 +58,9 @@ std::vector<KvPool::Region> KvPool::regions_of(const EngineConfig& config) {
       Region region;
       region.format = schemes ? schemes->of(target).format : config.kv.format;
       region.offset = offset;
-      region.block_bytes = values * static_cast<std::int64_t>(info(region.format).storage_bytes());
+      region.channels = kv_channels(config.model, target);
+      region.block_bytes =
+          config.kv.block_size * region.channels * static_cast<std::int64_t>(info(region.format).storage_bytes());
       offset += aligned(config.kv.blocks * region.block_bytes);
       regions.push_back(std::move(region));
     }
@@ -92,12 +93,12 @@ Status KvPool::allocate_scales(const EngineConfig& config) {
         if (Status status = allocate(per_slot ? 1 : 0, region.scales); !status) return status;
         continue;
       }
-      const SchemeGroups groups = groups_of(schemes->of(target), config.model);
+      const SchemeGroups groups = groups_of(schemes->of(target), config.model, target);
       region.scale_groups = groups.scales;
       region.zero_groups = groups.zeros;
       if (Status status = allocate(groups.scales, region.scales); !status) return status;
       if (Status status = allocate(groups.zeros, region.zeros); !status) return status;
-      if (Status status = allocate(keeps_rows(schemes->of(target)) ? channels_ : 0, region.kept); !status)
+      if (Status status = allocate(keeps_rows(schemes->of(target)) ? region.channels : 0, region.kept); !status)
         return status;
     }
   }
@@ -111,11 +112,11 @@ Result<KvPool> KvPool::create(const EngineConfig& config, kernels::Device& devic
   pool.regions_ = regions_of(config);
   pool.blocks_ = config.kv.blocks;
   pool.block_size_ = config.kv.block_size;
-  pool.channels_ = config.model.kv_heads * config.model.head_dim;
   pool.width_ = config.model.width / config.ranks.count;
   const auto state_bytes = 4 * pool.width_;
   if (!config.model.recurrent_layers.empty()) {
-    const std::int64_t block_bytes = pool.regions_.front().block_bytes;
+    std::int64_t block_bytes = pool.regions_.front().block_bytes;
+    for (const Region& region : pool.regions_) block_bytes = std::min(block_bytes, region.block_bytes);
     const auto recurrent = static_cast<std::int64_t>(config.model.recurrent_layers.size());
     const std::int64_t regions = std::ssize(pool.regions_);
     const std::int64_t states_in_a_block = (recurrent + regions - 1) / regions;
@@ -129,7 +130,7 @@ Result<KvPool> KvPool::create(const EngineConfig& config, kernels::Device& devic
   std::int64_t largest = 0;
   for (const Region& region : pool.regions_) {
     const std::int64_t floats =
-        std::max({region.scale_groups, region.zero_groups, region.kept.data() == nullptr ? 0 : pool.channels_});
+        std::max({region.scale_groups, region.zero_groups, region.kept.data() == nullptr ? 0 : region.channels});
     largest = std::max({largest, region.block_bytes, 4 * pool.block_size_ * floats});
   }
   Result<kernels::Buffer> zeros = device.allocate(static_cast<std::size_t>(largest), true);
@@ -154,7 +155,7 @@ std::byte* KvPool::block_data(const Region& region, std::int64_t block) const {
 
 TensorView KvPool::region(std::int64_t attention_rank, KvTarget target) const {
   const Region& region = region_of(attention_rank, target);
-  return {block_data(region, 0), region.format, slots(), channels_, channels_};
+  return {block_data(region, 0), region.format, slots(), region.channels, region.channels};
 }
 
 TensorView KvPool::slot_scales(std::int64_t attention_rank, KvTarget target) const {
@@ -172,7 +173,7 @@ TensorView KvPool::slot_zeros(std::int64_t attention_rank, KvTarget target) cons
 TensorView KvPool::kept_rows(std::int64_t attention_rank, KvTarget target) const {
   const Region& region = region_of(attention_rank, target);
   if (region.kept.data() == nullptr) return {};
-  return {region.kept.data(), Format::f32, slots(), channels_, channels_};
+  return {region.kept.data(), Format::f32, slots(), region.channels, region.channels};
 }
 
 TensorView KvPool::state(std::int64_t recurrent_rank, std::int64_t block) const {
@@ -193,7 +194,7 @@ Status KvPool::scrub(std::int64_t block) {
     };
     if (Status status = clear(region.scales, region.scale_groups); !status) return status;
     if (Status status = clear(region.zeros, region.zero_groups); !status) return status;
-    if (Status status = clear(region.kept, channels_); !status) return status;
+    if (Status status = clear(region.kept, region.channels); !status) return status;
   }
   return {};
 }

@@ -36,9 +36,9 @@ class BlockAllocator {
 };
 
 /// The paged KV memory: for each attention layer K then V, block-major, slot-major, kv_heads *
-/// head_dim values of kv.format, or of the layer's KvScheme. The state of recurrent layer i, width f32 values (of
-/// several ranks: its part), lives in region i modulo the number of regions, in the first bytes of its block from the
-/// first address on that is a multiple of 4: regions begin at one, blocks of codes of 8 bits need not.
+/// head_dim (of V value_dim) values of kv.format, or of the layer's KvScheme. The state of recurrent layer i, width f32
+/// values (of several ranks: its part), lives in region i modulo the number of regions, in the first bytes of its block
+/// from the first address on that is a multiple of 4: regions begin at one, blocks of codes of 8 bits need not.
 class KvPool {
  public:
   /// Bytes of memory() that a pool of this configuration needs.
@@ -46,7 +46,7 @@ class KvPool {
   /// `memory` holds what it held. Errors: a recurrent state does not fit into a block.
   static Result<KvPool> create(const EngineConfig& config, kernels::Device& device, kernels::Buffer memory);
 
-  /// (blocks * block_size, kv_heads * head_dim) of the attention layer with this rank among them.
+  /// (blocks * block_size, kv_heads * channels of a head) of the attention layer with this rank among them.
   kernels::TensorView region(std::int64_t attention_rank, KvTarget target) const;
   /// (blocks * block_size, 1 or groups of a scheme's channels) f32, or not given when one scale reads all slots.
   kernels::TensorView slot_scales(std::int64_t attention_rank, KvTarget target) const;
@@ -68,6 +68,7 @@ class KvPool {
     Format format = Format::f32;
     std::int64_t offset = 0;  ///< of its first block in the memory
     std::int64_t block_bytes = 0;
+    std::int64_t channels = 0;
     kernels::Buffer scales, zeros, kept;
     std::int64_t scale_groups = 1;
     std::int64_t zero_groups = 0;
@@ -86,7 +87,6 @@ class KvPool {
   std::vector<Region> regions_;
   std::int64_t blocks_ = 0;
   std::int64_t block_size_ = 0;
-  std::int64_t channels_ = 0;
   std::int64_t width_ = 0;
 };
 

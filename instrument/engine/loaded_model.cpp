@@ -193,19 +193,42 @@ class Loader {
   Status status_;
 };
 
-void load_attention(Loader& loader, const ModelConfig& model, const std::string& prefix, LayerWeights& layer) {
+/// Projections of latent attention.
+void load_latents(Loader& loader, const ModelConfig& model, const std::string& prefix, LayerWeights& layer) {
+  const std::int64_t shared = model.rotated;
+  const std::int64_t of_head = model.head_dim - shared + value_dim(model);
+  if (model.q_rank > 0) {
+    layer.q_a_proj = loader.linear(prefix + "q_a_proj", model.q_rank, model.width, model.qkv_bias);
+    layer.q_a_norm = loader.gain(prefix + "q_a_norm.weight", model.q_rank);
+  }
+  layer.q_proj = loader.linear(prefix + "q_proj", model.heads * model.head_dim,
+                               model.q_rank > 0 ? model.q_rank : model.width, false);
+  layer.kv_a_proj = loader.linear(prefix + "kv_a_proj", model.kv_rank + shared, model.width, model.qkv_bias);
+  layer.kv_a_norm = loader.gain(prefix + "kv_a_norm.weight", model.kv_rank);
+  layer.kv_b_proj = loader.linear(prefix + "kv_b_proj", model.heads * of_head, model.kv_rank, false);
+}
+
+void load_projections(Loader& loader, const ModelConfig& model, const std::string& prefix, LayerWeights& layer) {
   const std::int64_t queries = model.heads * model.head_dim;
   const std::int64_t keys = model.kv_heads * model.head_dim;
   layer.q_proj = loader.linear(prefix + "q_proj", queries, model.width, model.qkv_bias);
   layer.k_proj = loader.linear(prefix + "k_proj", keys, model.width, model.qkv_bias);
-  layer.v_proj = loader.linear(prefix + "v_proj", keys, model.width, model.qkv_bias);
+  layer.v_proj = loader.linear(prefix + "v_proj", model.kv_heads * value_dim(model), model.width, model.qkv_bias);
   if (model.qk_norm) {
     const bool each = model.qk_norm_over == QkNormOver::head;
     layer.q_norm = loader.gain(prefix + "q_norm.weight", each ? model.head_dim : queries);
     layer.k_norm = loader.gain(prefix + "k_norm.weight", each ? model.head_dim : keys);
   }
-  if (model.inner_norm) layer.inner_norm = loader.norm(prefix + "inner_norm", queries);
-  layer.o_proj = loader.linear(prefix + "o_proj", model.width, queries, model.o_bias);
+}
+
+void load_attention(Loader& loader, const ModelConfig& model, const std::string& prefix, LayerWeights& layer) {
+  if (is_latent(model)) {
+    load_latents(loader, model, prefix, layer);
+  } else {
+    load_projections(loader, model, prefix, layer);
+  }
+  if (model.inner_norm) layer.inner_norm = loader.norm(prefix + "inner_norm", mix_width(model));
+  layer.o_proj = loader.linear(prefix + "o_proj", model.width, mix_width(model), model.o_bias);
   if (model.attention_sinks) layer.sinks = loader.gain(prefix + "attention.sinks", model.heads);
 }
 
@@ -268,7 +291,8 @@ bool shapes_no_weight(std::string_view knob) {
                                 "model.embedding_scale",   "model.attention_scale",   "model.scale_by_layer",
                                 "model.attention_softcap", "model.logit_softcap",     "model.window",
                                 "model.full_layers",       "model.experts_per_token", "model.end_tokens",
-                                "model.swiglu_alpha",      "model.swiglu_limit",      "model.unrotated_layers"};
+                                "model.swiglu_alpha",      "model.swiglu_limit",      "model.unrotated_layers",
+                                "model.rotated_from",      "model.rope_pairs",        "model.latent_norm_eps"};
   return std::find(kFree.begin(), kFree.end(), knob) != kFree.end();
 }
 

@@ -43,6 +43,7 @@ struct MlpWeights {
 struct LayerWeights {
   Affine attn_norm, attn_post_norm, inner_norm, q_norm, k_norm, mlp_norm, mlp_post_norm;
   Affine q_proj, k_proj, v_proj, o_proj, sinks;
+  Affine q_a_proj, q_a_norm, kv_a_proj, kv_a_norm, kv_b_proj;  ///< latent attention
   MlpWeights mlp;
   Affine router, router_bias;
   std::vector<MlpWeights> experts;  ///< instead of mlp, when the layer has any

@@ -10,6 +10,7 @@
 namespace nanscope::knob_entry {
 
 using kernels::ActivationKind;
+using kernels::GroupScore;
 using kernels::NormKind;
 using kernels::RouterScore;
 using kernels::RouterValue;
@@ -41,6 +42,14 @@ struct Texts<QkNormOver> {
   static constexpr std::array<std::string_view, 2> names{"head", "projection"};
 };
 template <>
+struct Texts<RopePairs> {
+  static constexpr std::array<std::string_view, 2> names{"halves", "neighbours"};
+};
+template <>
+struct Texts<GroupScore> {
+  static constexpr std::array<std::string_view, 2> names{"top_two", "best"};
+};
+template <>
 struct Texts<RouterScore> {
   static constexpr std::array<std::string_view, 3> names{"sigmoid", "softmax", "softmax_of_chosen"};
 };
@@ -69,7 +78,22 @@ std::vector<Knob> model_knobs() {
       knob(
           "model.kv_heads", "1..4096", "key and value heads (GQA)", [](auto& c) -> auto& { return c.model.kv_heads; }),
       knob(
-          "model.head_dim", "2..4096", "channels of a head", [](auto& c) -> auto& { return c.model.head_dim; }),
+          "model.head_dim", "2..4096", "channels of a head of queries and keys",
+          [](auto& c) -> auto& { return c.model.head_dim; }),
+      knob(
+          "model.value_dim", "0..4096", "channels of a head of values; 0: model.head_dim",
+          [](auto& c) -> auto& { return c.model.value_dim; }),
+      knob(
+          "model.kv_rank", "0..1048576",
+          "channels of the latent that all heads' keys and values are made of (MLA); 0: they are projections",
+          [](auto& c) -> auto& { return c.model.kv_rank; }),
+      knob(
+          "model.q_rank", "0..1048576",
+          "channels of the latent that queries are made of, with model.kv_rank; 0: they are a projection",
+          [](auto& c) -> auto& { return c.model.q_rank; }),
+      knob(
+          "model.latent_norm_eps", "number", "eps of the norms on these latents; 0: norm.eps",
+          [](auto& c) -> auto& { return c.model.latent_norm_eps; }),
       knob(
           "model.mlp_width", kCount, "hidden channels of the MLP", [](auto& c) -> auto& { return c.model.mlp_width; }),
       knob(
@@ -118,8 +142,15 @@ std::vector<Knob> model_knobs() {
           "base of the rotary angles in layers with a window, unscaled; 0: as in the others",
           [](auto& c) -> auto& { return c.model.local_rope_base; }),
       knob(
-          "model.rotated", "0..4096", "channels of a head that are rotated, from the first; 0: all",
+          "model.rotated", "0..4096", "channels of a head that are rotated; 0: all",
           [](auto& c) -> auto& { return c.model.rotated; }),
+      knob(
+          "model.rotated_from", "0..4096", "the first channel of a head that is rotated",
+          [](auto& c) -> auto& { return c.model.rotated_from; }),
+      knob(
+          "model.rope_pairs", "halves|neighbours",
+          "channels that a rotation turns together: half a head apart, or neighbours",
+          [](auto& c) -> auto& { return c.model.rope_pairs; }),
       knob(
           "model.unrotated_layers", "list", "layers that rotate neither queries nor keys",
           [](auto& c) -> auto& { return c.model.unrotated_layers; }),
@@ -268,6 +299,15 @@ std::vector<Knob> moe_knobs() {
       knob(
           "moe.scale", "number", "the chosen experts' weights are multiplied by this",
           [](auto& c) -> auto& { return c.moe.scale; }),
+      knob(
+          "moe.groups", "1..32", "groups of neighbouring experts", [](auto& c) -> auto& { return c.moe.groups; }),
+      knob(
+          "moe.top_groups", "1..32", "groups that a token's experts are chosen from",
+          [](auto& c) -> auto& { return c.moe.top_groups; }),
+      knob(
+          "moe.group_score", "top_two|best",
+          "what chooses groups: the sum of the two largest gates of each, with their biases, or the largest",
+          [](auto& c) -> auto& { return c.moe.group_score; }),
   };
 }
 

@@ -51,6 +51,8 @@ RopeAttributes rope_attributes(const EngineConfig& config, bool local, std::int6
   const bool own_base = local && config.model.local_rope_base > 0;
   out.base = own_base ? config.model.local_rope_base : config.model.rope_base;
   if (config.model.rotated > 0) out.rotated = config.model.rotated;
+  if (config.model.rotated_from > 0) out.rotated_from = config.model.rotated_from;
+  if (config.model.rope_pairs == RopePairs::neighbours) out.interleaved = true;
   if (config.rope.scaling == RopeScaling::none || own_base) return out;
   out.factor = config.rope.factor;
   out.trained = config.rope.trained;
@@ -185,6 +187,10 @@ class Planner {
   OpPlan norm(std::string name, std::int64_t groups = 1) {
     return op(std::move(name), OpKind::layer_norm, norm_attributes(config_, config_.norm, groups));
   }
+  /// Of a latent, whose eps may be another one.
+  OpPlan latent_norm(std::string name) {
+    return op(std::move(name), OpKind::layer_norm, norm_attributes(config_, latent_norm_of(config_), 1));
+  }
   OpPlan inner_norm(std::string name) {
     return op(std::move(name), OpKind::layer_norm, norm_attributes(config_, resolved_inner_norm(config_), 1));
   }
@@ -307,8 +313,31 @@ void plan_split(Planner& planner, const EngineConfig& config, std::int64_t windo
   plan.attn_mix = planner.op("attn_mix", OpKind::combine_partials, combined);
 }
 
-void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t layer, const LayerWeights& weights,
-                    LayerPlan& plan) {
+/// From a layer's input to queries, keys and values, by latents.
+void plan_latents(Planner& planner, const EngineConfig& config, std::int64_t layer, LayerPlan& plan) {
+  const ModelConfig& model = config.model;
+  const bool local = window_of(model, layer) > 0;
+  if (model.q_rank > 0) {
+    plan.q_a_proj = planner.gemm("q_a_proj");
+    plan.q_a_norm = planner.latent_norm("q_a_norm");
+  }
+  plan.q_proj = planner.gemm("q_proj");
+  plan.kv_a_proj = planner.gemm("kv_a_proj");
+  plan.kv_latent = planner.op("kv_latent", OpKind::split, SplitAttributes{0, {}});
+  plan.kv_a_norm = planner.latent_norm("kv_a_norm");
+  plan.kv_b_proj = planner.gemm("kv_b_proj");
+  plan.v_split = planner.op("v_split", OpKind::split, SplitAttributes{model.rotated_from, model.heads});
+  plan.q_rope = planner.op("q_rope", OpKind::rope, rope_attributes(config, local, model.heads));
+  plan.k_shared = planner.op("k_shared", OpKind::split, SplitAttributes{model.kv_rank, {}});
+  RopeAttributes of_shared = rope_attributes(config, local, 1);
+  of_shared.rotated_from.reset();
+  plan.k_rope = planner.op("k_rope", OpKind::rope, of_shared);
+  plan.k_join = planner.op("k_join", OpKind::join, JoinAttributes{model.heads});
+}
+
+/// The same by projections.
+void plan_projections(Planner& planner, const EngineConfig& config, std::int64_t layer, const LayerWeights& weights,
+                      LayerPlan& plan) {
   const ModelConfig& model = config.model;
   const std::int64_t window = window_of(model, layer);
   const std::optional<KvSchemes> schemes = kv_schemes(config, layer);
@@ -330,6 +359,18 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
     const bool at_reading = schemes && schemes->k.before_rope;
     (at_reading ? plan.k_read_rope : plan.k_rope) =
         planner.op(at_reading ? "k_read_rope" : "k_rope", OpKind::rope, of_keys);
+  }
+}
+
+void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t layer, const LayerWeights& weights,
+                    LayerPlan& plan) {
+  const ModelConfig& model = config.model;
+  const std::int64_t window = window_of(model, layer);
+  const std::optional<KvSchemes> schemes = kv_schemes(config, layer);
+  if (is_latent(model)) {
+    plan_latents(planner, config, layer, plan);
+  } else {
+    plan_projections(planner, config, layer, weights, plan);
   }
   plan.kv_store = planner.op("kv_store", OpKind::kv_store, store_attributes(config, layer));
   if (schemes) plan_scheme(planner, config, *schemes, layer, plan);
@@ -358,9 +399,9 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
   if (model.inner_norm) plan.inner_norm = planner.inner_norm("inner_norm");
   const std::array<const Affine*, 1> output{&weights.o_proj};
   const std::optional<float> second_of_output = second_of(config, true, output);
-  plan.o_quantise = planner.quantise("o_quantise", model.heads * model.head_dim, second_of_output);
+  plan.o_quantise = planner.quantise("o_quantise", mix_width(model), second_of_output);
   plan.o_dequantise = planner.dequantise("o_dequantise", second_of_output);
-  plan.o_proj = planner.product("o_proj", model.heads * model.head_dim, second_of_output);
+  plan.o_proj = planner.product("o_proj", mix_width(model), second_of_output);
 }
 
 void plan_recurrence(Planner& planner, bool batched, LayerPlan& plan) {
@@ -400,10 +441,17 @@ void plan_experts(Planner& planner, const EngineConfig& config, const LayerWeigh
   const std::optional<float> second = second_of(config, false, first_products(mlps));
   plan.mlp_quantise = planner.quantise("mlp_quantise", config.model.width, second);
   plan.mlp_dequantise = planner.dequantise("mlp_dequantise", second);
-  RouteAttributes route{get_knob(config, "moe.weights"), static_cast<double>(config.moe.eps), {}, {}, {}};
+  RouteAttributes route;
+  route.weights = get_knob(config, "moe.weights");
+  route.eps = static_cast<double>(config.moe.eps);
   if (config.moe.score != kernels::RouterScore::sigmoid) route.score = get_knob(config, "moe.score");
   if (!config.moe.normalise) route.normalise = false;
   if (config.moe.scale != 1) route.scale = double{config.moe.scale};
+  if (config.moe.groups > 1) {
+    route.groups = config.moe.groups;
+    route.top_groups = config.moe.top_groups;
+    route.group_score = get_knob(config, "moe.group_score");
+  }
   plan.route = planner.op("route", OpKind::route, route);
   for (std::int64_t e = 0; e < config.model.experts; ++e) {
     plan.experts.push_back(plan_mlp(planner, config, fmt::format("expert{}_", e), expert_width(config.model),

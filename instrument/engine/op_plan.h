@@ -36,6 +36,8 @@ struct LayerPlan {
       k_dequantise, v_quantise, v_dequantise, scores, scores_quantise, scores_dequantise, softmax_partials, softmax,
       mix_partials, attn_mix, exact_scores, p_quantise, p_dequantise, out_hadamard, inner_norm, o_proj, attn_all_reduce,
       attn_post_norm, attn_residual;
+  OpPlan q_a_proj, q_a_norm, kv_a_proj, kv_latent, k_shared, kv_a_norm, kv_b_proj, v_split,
+      k_join;  ///< latent attention
   OpPlan recurrent_in, recurrent_scan, recurrent_rows, recurrent_out;
   OpPlan mlp_norm, mlp_quantise, mlp_all_reduce, mlp_post_norm, mlp_residual;
   MlpPlan mlp;

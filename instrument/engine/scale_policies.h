@@ -17,6 +17,14 @@ namespace nanscope {
 
 enum class KvTarget : std::uint8_t { k, v };
 
+/// Channels of a head of keys or values, and of all heads of a token.
+inline std::int64_t head_channels(const ModelConfig& model, KvTarget target) {
+  return target == KvTarget::k ? model.head_dim : value_dim(model);
+}
+inline std::int64_t kv_channels(const ModelConfig& model, KvTarget target) {
+  return model.kv_heads * head_channels(model, target);
+}
+
 /// The rows that are about to be stored: one layer's K or V of one step.
 struct ScaleContext {
   std::int64_t layer = 0;

@@ -179,7 +179,7 @@ void Forward::seal_rows(const LayerPlan& plan, const RowGroup& group, KvTarget t
   const ModelConfig& model = parts_.config.model;
   const std::int64_t block_size = parts_.config.kv.block_size;
   const SpanInput& input = *group.input;
-  const TensorView all = matrix(slots_of(target).leaving, Format::f32, to, model.kv_heads * model.head_dim);
+  const TensorView all = matrix(slots_of(target).leaving, Format::f32, to, kv_channels(model, target));
   launch(kernels::KvReadArgs{.pool = parts_.pool.kept_rows(plan.rank, target),
                              .blocks = blocks_[group.index],
                              .slot_scales = {},
@@ -268,9 +268,11 @@ Live Forward::rope_of_keys(const LayerPlan& plan, const RowGroup& group, const L
                            .frequencies = angles.frequencies,
                            .heads = model.kv_heads,
                            .first_position = 0,
+                           .first_channel = model.rotated_from,
                            .base = model.rope_base,
                            .stretch = rope_stretch(parts_.config.rope),
-                           .amplitude = angles.amplitude});
+                           .amplitude = angles.amplitude,
+                           .neighbours = model.rope_pairs == RopePairs::neighbours});
   emitter_.set_place(of_span(*group.input, Axis::keys, 0));
   const Live made =
       emit(plan_of_span(plan.k_read_rope, *group.input), {ProbeInput{"x", k.id, {}}}, "out", out, model.kv_heads,

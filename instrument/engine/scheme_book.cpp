@@ -38,9 +38,12 @@ double absmax_of(std::span<const float> values) {
 }
 
 Status check_one(const EngineConfig& config, const KvScheme& scheme, std::string_view which) {
-  if (Status status = check(scheme, config.model.kv_heads, config.model.head_dim); !status) return status;
+  const std::int64_t channels = head_channels(config.model, which == "V" ? KvTarget::v : KvTarget::k);
+  if (Status status = check(scheme, config.model.kv_heads, channels); !status) return status;
   if (!scheme.before_rope) return {};
   if (which == "V") return fail("kv.scheme_v: before_rope is of keys");
+  if (is_latent(config.model))
+    return fail("kv.scheme_k: before_rope: keys of a latent (model.kv_rank) are joined behind RoPE");
   if (config.model.positions > 0 || !config.model.unrotated_layers.empty()) {
     return fail("kv.scheme_k: before_rope needs a model with rotary positions in every layer");
   }
@@ -93,10 +96,10 @@ std::string kv_policy_names() {
   return names;
 }
 
-SchemeGroups groups_of(const KvScheme& scheme, const ModelConfig& model) {
+SchemeGroups groups_of(const KvScheme& scheme, const ModelConfig& model, KvTarget target) {
   if (!quantizes(scheme)) return {};
-  const ScaleChooser chooser(scheme, model.kv_heads, model.head_dim);
-  const std::int64_t channels = model.kv_heads * model.head_dim;
+  const ScaleChooser chooser(scheme, model.kv_heads, head_channels(model, target));
+  const std::int64_t channels = kv_channels(model, target);
   const bool shifted = scheme.statistic == KvStatistic::min_max || scheme.transform == KvTransform::minus_mean;
   return {kernels::group_count(channels, chooser.scale_group()),
           shifted ? kernels::group_count(channels, chooser.zero_group()) : 0};
@@ -110,7 +113,9 @@ SchemeBook::SchemeBook(const EngineConfig& config, kernels::Device& device) : co
       Kept& kept = kept_.emplace_back();
       kept.scheme = schemes->of(target);
       kept.text = to_text(kept.scheme);
-      if (quantizes(kept.scheme)) kept.chooser.emplace(kept.scheme, config.model.kv_heads, config.model.head_dim);
+      if (quantizes(kept.scheme)) {
+        kept.chooser.emplace(kept.scheme, config.model.kv_heads, head_channels(config.model, target));
+      }
     }
   }
 }

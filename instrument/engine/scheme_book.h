@@ -36,7 +36,7 @@ struct SchemeGroups {
   std::int64_t scales = 0;
   std::int64_t zeros = 0;
 };
-SchemeGroups groups_of(const KvScheme& scheme, const ModelConfig& model);
+SchemeGroups groups_of(const KvScheme& scheme, const ModelConfig& model, KvTarget target);
 
 /// A run's scales under schemes: who chooses them for each attention layer's K and V, and up to where each request's
 /// rows have codes.

@@ -77,6 +77,7 @@ class Cutter {
     layer.q_proj = by_outputs(whole.q_proj);
     layer.k_proj = by_outputs(whole.k_proj);
     layer.v_proj = by_outputs(whole.v_proj);
+    layer.kv_b_proj = by_outputs(whole.kv_b_proj);
     layer.o_proj = by_inputs(whole.o_proj);
     layer.sinks.weight = by_channels(whole.sinks.weight);
     layer.recurrent_in = by_outputs(whole.recurrent_in);

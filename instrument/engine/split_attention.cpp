@@ -44,8 +44,7 @@ Live Forward::mix_in_blocks(const LayerPlan& plan, const RowGroup& group, const 
   const ModelConfig& model = parts_.config.model;
   const std::int64_t keys = values.read.view.rows;
   const std::int64_t blocks = kernels::blocks_of(keys, parts_.config.attention.split);
-  const TensorView partials =
-      matrix(Slot::mix_partials, Format::f32, group.rows, model.heads * blocks * model.head_dim);
+  const TensorView partials = matrix(Slot::mix_partials, Format::f32, group.rows, blocks * mix_width(model));
   mix(plan, group, partials, probs, values);
   launch(kernels::CombinePartialsArgs{.partials = partials, .out = out, .heads = model.heads, .blocks = blocks});
   return emit(plan_of_span(plan.mix_partials, *group.input),

@@ -123,7 +123,7 @@ void Forward::mix_tiles(const LayerPlan& plan, const RowGroup& group, const Tens
 Live Forward::attend_tiles(const LayerPlan& plan, const Live& q) {
   const ModelConfig& model = parts_.config.model;
   const AttentionBlocks& blocks = parts_.config.attention.blocks;
-  TensorView out = activation(Slot::mix, model.heads * model.head_dim);
+  TensorView out = activation(Slot::mix, mix_width(model));
   std::vector<ProbeInput> inputs;
   for (const RowGroup& group : row_groups()) {
     if (group.input == nullptr) {

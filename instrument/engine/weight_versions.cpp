@@ -73,9 +73,11 @@ std::shared_ptr<LoadedModel> copy_of(const LoadedModel& model) {
   }
   for (LayerWeights& layer : copy->layers) {
     for (Affine* affine :
-         {&layer.attn_norm, &layer.attn_post_norm, &layer.inner_norm, &layer.q_norm, &layer.k_norm, &layer.mlp_norm,
-          &layer.mlp_post_norm, &layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.o_proj, &layer.sinks, &layer.router,
-          &layer.router_bias, &layer.shared_gate, &layer.recurrent_in, &layer.recurrent_out, &layer.decay}) {
+         {&layer.attn_norm,    &layer.attn_post_norm, &layer.inner_norm, &layer.q_norm,      &layer.k_norm,
+          &layer.mlp_norm,     &layer.mlp_post_norm,  &layer.q_a_proj,   &layer.q_a_norm,    &layer.kv_a_proj,
+          &layer.kv_a_norm,    &layer.kv_b_proj,      &layer.q_proj,     &layer.k_proj,      &layer.v_proj,
+          &layer.o_proj,       &layer.sinks,          &layer.router,     &layer.router_bias, &layer.shared_gate,
+          &layer.recurrent_in, &layer.recurrent_out,  &layer.decay}) {
       lead(*affine);
     }
     lead_mlp(layer.mlp);

@@ -26,6 +26,17 @@ enum class Slot : std::uint8_t {
   q,
   k,
   v,
+  q_a,
+  q_a_norm,
+  kv_a,
+  kv_latent,
+  kv_a_norm,
+  kv_b,
+  k_shared,
+  k_join,
+  v_split,
+  head_rows,
+  token_rows,
   q_norm,
   k_norm,
   q_stats,
@@ -143,6 +154,15 @@ inline kernels::TensorView columns_of(kernels::TensorView view, std::int64_t fir
   if (view.given()) view.data = static_cast<std::byte*>(view.data) + first * kernels::storage_size(view.format);
   view.columns = columns;
   return view;
+}
+
+/// Of rows without gaps: head h of token t as row t * heads + h, columns [first, first + width) of its own.
+inline kernels::TensorView heads_of(kernels::TensorView view, std::int64_t heads, std::int64_t first,
+                                    std::int64_t width) {
+  view.rows *= heads;
+  view.columns /= heads;
+  view.stride = view.columns;
+  return columns_of(view, first, width);
 }
 
 /// Device memory of a forward pass, kept between ops, steps and runs. A buffer grows when a step

@@ -39,6 +39,12 @@ bool norms_before(const ModelConfig& model) {
 
 bool norms_after(const ModelConfig& model) { return model.norm_placement != NormPlacement::pre; }
 
+bool is_latent(const ModelConfig& model) { return model.kv_rank > 0; }
+
+std::int64_t value_dim(const ModelConfig& model) { return model.value_dim > 0 ? model.value_dim : model.head_dim; }
+
+std::int64_t mix_width(const ModelConfig& model) { return model.heads * value_dim(model); }
+
 std::int64_t expert_width(const ModelConfig& model) {
   return model.expert_width > 0 ? model.expert_width : model.mlp_width;
 }

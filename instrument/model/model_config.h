@@ -15,13 +15,23 @@ enum class RopeScaling : std::uint8_t { none, dynamic, dynamic_unguarded, linear
 enum class NormPlacement : std::uint8_t { pre, post, sandwich, branch };
 /// What a norm on Q and K goes over: each head (Qwen3, Gemma 3) or the whole projection (OLMo 2).
 enum class QkNormOver : std::uint8_t { head, projection };
+/// Which channels of a head a rotation turns together: those half a head apart (Llama), or neighbours (GPT-J,
+/// DeepSeek).
+enum class RopePairs : std::uint8_t { halves, neighbours };
 
 struct ModelConfig {
   std::int64_t layers = 4;
   std::int64_t width = 256;
   std::int64_t heads = 4;
   std::int64_t kv_heads = 4;
-  std::int64_t head_dim = 64;
+  std::int64_t head_dim = 64;  ///< of queries and keys
+  std::int64_t value_dim = 0;  ///< channels of a head of values; 0: head_dim
+  /// Channels of what all heads' keys and values are made of (multi-head latent attention, DeepSeek-V2 section 2.1),
+  /// and of what the queries are; 0: each is a projection of its own. A key is then unrotated channels of its head
+  /// before rotated ones that all heads share.
+  std::int64_t kv_rank = 0;
+  std::int64_t q_rank = 0;
+  double latent_norm_eps = 0;  ///< of the norms on both; 0: that of all norms
   std::int64_t mlp_width = 512;
   kernels::NormKind norm = kernels::NormKind::layer_norm;
   NormPlacement norm_placement = NormPlacement::pre;
@@ -37,8 +47,10 @@ struct ModelConfig {
   double swiglu_limit = 7;       ///< of swiglu_clamped
   bool attention_sinks = false;  ///< each head has a learned score beside those of the keys
   double rope_base = 10000;
-  double local_rope_base = 0;                  ///< of layers with a window; 0: rope_base, and its scaling
-  std::int64_t rotated = 0;                    ///< channels of a head that are rotated, from the first; 0: all
+  double local_rope_base = 0;     ///< of layers with a window; 0: rope_base, and its scaling
+  std::int64_t rotated = 0;       ///< channels of a head that are rotated; 0: all
+  std::int64_t rotated_from = 0;  ///< the first of them
+  RopePairs rope_pairs = RopePairs::halves;
   std::vector<std::int64_t> unrotated_layers;  ///< layers that rotate neither queries nor keys (NoPE)
   std::int64_t positions = 0;                  ///< rows of a learned position table; 0: rotary positions
   double embedding_scale = 1;
@@ -80,6 +92,7 @@ struct RopeConfig {
   double slow = 1;                    ///< of YaRN: turns up to which it is slowed whole
   bool truncate = true;               ///< of YaRN: these bounds are whole channels
   double amplitude = 0;               ///< of cosine and sine; 0: what the scaling makes of factor
+  double all_dim = 0;                 ///< of YaRN: DeepSeek's mscale_all_dim, which model.attention_scale follows
   std::vector<double> short_factors;  ///< of LongRoPE, by channel, up to `trained` positions
   std::vector<double> long_factors;   ///< beyond
 };
@@ -90,7 +103,10 @@ struct MoeConfig {
   bool bias = true;       ///< the router has a bias for the choice
   bool normalise = true;  ///< the chosen experts' weights add up to 1
   float eps = 0;
-  float scale = 1;  ///< on the chosen experts' weights
+  float scale = 1;              ///< on the chosen experts' weights
+  std::int64_t groups = 1;      ///< of neighbouring experts
+  std::int64_t top_groups = 1;  ///< that a token's experts are in
+  kernels::GroupScore group_score = kernels::GroupScore::top_two;
 };
 
 /// What the base of the rotary angles is stretched by: factor * served / trained - (factor - 1), which is negative
@@ -112,6 +128,15 @@ bool has_experts(const ModelConfig& model, std::int64_t layer);
 /// Whether a norm stands before each branch, and whether one stands behind it or its sum.
 bool norms_before(const ModelConfig& model);
 bool norms_after(const ModelConfig& model);
+
+/// Whether keys and values are made of a latent of kv_rank channels.
+bool is_latent(const ModelConfig& model);
+
+/// Channels of a head of values.
+std::int64_t value_dim(const ModelConfig& model);
+
+/// Channels of what attention puts out.
+std::int64_t mix_width(const ModelConfig& model);
 
 /// Hidden channels of an expert.
 std::int64_t expert_width(const ModelConfig& model);

@@ -13,8 +13,6 @@ bool is_table(RopeScaling scaling) {
          scaling == RopeScaling::longrope;
 }
 
-std::int64_t rotated_channels(const ModelConfig& model) { return model.rotated > 0 ? model.rotated : model.head_dim; }
-
 double llama3_angle(const RopeConfig& rope, double angle) {
   const double wave = 2 * std::numbers::pi / angle;
   const auto trained = static_cast<double>(rope.trained);
@@ -54,6 +52,8 @@ double amplitude_of(const RopeConfig& rope) {
 }
 
 }  // namespace
+
+std::int64_t rotated_channels(const ModelConfig& model) { return model.rotated > 0 ? model.rotated : model.head_dim; }
 
 bool has_rope_table(const ModelConfig& model, const RopeConfig& rope) {
   return is_table(rope.scaling) || model.rotated > 0 || model.local_rope_base > 0;

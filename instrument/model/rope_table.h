@@ -12,6 +12,9 @@ struct RopeTable {
   float amplitude = 1;             ///< of cosine and sine
 };
 
+/// Channels of a head that are rotated.
+std::int64_t rotated_channels(const ModelConfig& model);
+
 /// Whether the model's angles are a table; else the op makes them from base and stretch.
 bool has_rope_table(const ModelConfig& model, const RopeConfig& rope);
 

@@ -131,7 +131,10 @@ bool predict_split(Values& values, const Op& op, const Tensor& out, const OpForm
   if (split == nullptr || !split->first_channel) return false;
   if (!input_rows(values, op, "x", out, first, count, x, why)) return false;
   const std::int64_t begin = *split->first_channel;
-  if (begin < 0 || out.channels <= 0 || begin + out.channels > x.columns) {
+  const std::int64_t heads = std::max<std::int64_t>(1, split->heads.value_or(1));
+  const std::int64_t width = out.channels / heads;
+  const std::int64_t from = x.columns / heads;
+  if (begin < 0 || width <= 0 || width * heads != out.channels || from * heads != x.columns || begin > from - width) {
     why = "its columns of the fused projection are not known";
     return false;
   }
@@ -139,8 +142,42 @@ bool predict_split(Values& values, const Op& op, const Tensor& out, const OpForm
   for (std::int64_t t = 0; t < count; ++t) {
     for (std::int64_t c = 0; c < out.channels; ++c) {
       const auto at = static_cast<std::size_t>(t * out.channels + c);
-      into.value[at] = x.row(t)[begin + c];
-      into.bound[at] = x.off(t, begin + c);
+      const std::int64_t column = whole_channel(*split, c, out.channels, x.columns);
+      into.value[at] = x.row(t)[column];
+      into.bound[at] = x.off(t, column);
+    }
+  }
+  return true;
+}
+
+std::vector<OpForm> forms_join(Values& values, const Op& op, const Tensor& out) { return one_form(values, op, out); }
+std::vector<OpForm> faults_join(Values& values, const Op& op, const Tensor& out) { return no_forms(values, op, out); }
+std::int64_t cost_join(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out); }
+
+/// Each head is the first channels of its own, and all of what is shared behind them.
+bool predict_join(Values& values, const Op& op, const Tensor& out, const OpForm&, std::int64_t first,
+                  std::int64_t count, Prediction& into, std::string& why) {
+  const auto* join = op.get<JoinAttributes>();
+  Block x;
+  Block shared;
+  if (!input_rows(values, op, "x", out, first, count, x, why) ||
+      !input_rows(values, op, "shared", out, first, count, shared, why))
+    return false;
+  const std::int64_t heads = join != nullptr ? join->heads.value_or(0) : 0;
+  const std::int64_t width = heads > 0 ? out.channels / heads : 0;
+  const std::int64_t own = width - shared.columns;
+  if (own < 0 || width == 0 || width * heads != out.channels || x.columns % heads != 0 || own > x.columns / heads) {
+    why = "how its heads are put together is not known";
+    return false;
+  }
+  into.resize(count, out.channels);
+  for (std::int64_t t = 0; t < count; ++t) {
+    for (std::int64_t c = 0; c < out.channels; ++c) {
+      const auto at = static_cast<std::size_t>(t * out.channels + c);
+      const std::int64_t inside = c % width;
+      const std::int64_t column = c / width * (x.columns / heads) + inside;
+      into.value[at] = inside < own ? x.row(t)[column] : shared.row(t)[inside - own];
+      into.bound[at] = inside < own ? x.off(t, column) : shared.off(t, inside - own);
     }
   }
   return true;

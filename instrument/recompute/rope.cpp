@@ -50,12 +50,14 @@ std::int64_t table_row(const Angles& angles, const Step& step, std::int64_t row,
   return position >= 0 && position < angles.rows ? position : -1;
 }
 
-/// Whether a row of the tables has each angle a second time in its second half, not next to the first.
+/// Whether a row of the tables has each angle a second time in its second half, not next to the first. The first row
+/// is often that of position 0, which tells no angles apart.
 bool holds_again_behind(const Angles& angles) {
-  if (angles.rows < 2 || angles.width < 4 || angles.width % 2 != 0) return false;
-  const auto row = static_cast<std::size_t>(angles.width);
-  for (std::size_t c = 0; c < row / 2; ++c) {
-    if ((*angles.cos)[row + c] != (*angles.cos)[row + row / 2 + c]) return false;
+  if (angles.rows < 1 || angles.width < 4 || angles.width % 2 != 0) return false;
+  const auto row = static_cast<std::size_t>(angles.rows > 1 ? angles.width : 0);
+  const auto half = static_cast<std::size_t>(angles.width) / 2;
+  for (std::size_t c = 0; c < half; ++c) {
+    if ((*angles.cos)[row + c] != (*angles.cos)[row + half + c]) return false;
   }
   return true;
 }
@@ -290,6 +292,7 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
   if (!given && form.scale_power > 1) rotated = width / form.scale_power;
   if (form.angles != nullptr) rotated = std::min(width, 2 * static_cast<std::int64_t>(form.angles->frequencies.size()));
   if (form.variant == kNone) rotated = 0;
+  rotated = std::min(rotated, width - form.rotated_from);
   rotated -= rotated % 2;
   into.resize(count, x.columns);
   const double u = stored_roundoff(values, out);
@@ -313,7 +316,7 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
       const bool judged = (given ? row >= 0 && row < given->rows : token.span != nullptr) || form.variant == kNone;
       for (std::int64_t c = 0; c < x.columns; ++c) {
         const auto at = static_cast<std::size_t>(t * x.columns + c);
-        const std::int64_t inside = c % width;
+        const std::int64_t inside = c % width - form.rotated_from;
         const double own = double{x.row(t)[c]};
         if (!judged) {
           into.bound[at] = -1;
@@ -322,7 +325,8 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
         double value = own;
         double magnitude = 0;
         double off = double{x.off(t, c)};
-        if (inside < rotated) {
+        const bool copied = inside < 0 || inside >= rotated;
+        if (!copied) {
           const std::int64_t half = rotated / 2;
           const std::int64_t pair = halves ? inside % half : inside / 2;
           const bool low = halves ? inside < half : inside % 2 == 0;
@@ -351,7 +355,6 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
           off = off * std::abs(cosine) + double{x.off(t, partner)} * std::abs(sine) + angle_off;
         }
         into.value[at] = static_cast<float>(value);
-        const bool copied = inside >= rotated;
         const double rounding =
             copied ? 1.01 * u * std::abs(value) : 1.01 * u * std::abs(value) + 1.01 * inner * magnitude;
         into.bound[at] = static_cast<float>(rounding + off + least_error(kept));

@@ -48,7 +48,8 @@ struct OpForm {
   std::int64_t window = 0;        ///< keys that a row sees under a causal mask, its own included; 0: all
   std::int64_t ids_off = 0;       ///< what token ids, or ids of positions, are off by
   bool tiled = false;             ///< heads of attention in one take their keys in turns: head % groups
-  std::int64_t rotated = 0;   ///< channels of a head that tables of cosines are for, from the first; 0: as they show
+  std::int64_t rotated = 0;       ///< channels of a head that tables of cosines are for; 0: as they show
+  std::int64_t rotated_from = 0;  ///< the first channel of a head that is rotated
   std::int64_t hadamard = 0;  ///< channels of keys' or values' heads that go through a Hadamard matrix alone; 0: none
   bool hadamard_of_values = false;  ///< of attention in one: it is the values that do
   bool rounded_scales = false;      ///< of a decoded weight, the one whose scales were rounded when they were loaded
@@ -71,9 +72,9 @@ struct OpForm {
            tiled == other_form.tiled && rounded_scales == other_form.rounded_scales &&
            without_sinks == other_form.without_sinks && own_keys == other_form.own_keys &&
            turned == other_form.turned && top == other_form.top && routed == other_form.routed &&
-           rotated == other_form.rotated && hadamard == other_form.hadamard &&
-           hadamard_of_values == other_form.hadamard_of_values && x_as == other_form.x_as &&
-           weight_as == other_form.weight_as &&
+           rotated == other_form.rotated && rotated_from == other_form.rotated_from &&
+           hadamard == other_form.hadamard && hadamard_of_values == other_form.hadamard_of_values &&
+           x_as == other_form.x_as && weight_as == other_form.weight_as &&
            (angles == other_form.angles ||
             (angles != nullptr && other_form.angles != nullptr && *angles == *other_form.angles));
   }

@@ -311,6 +311,9 @@ HeadBounds LayerScales::whole() const {
 }
 
 Result<QueryKeyWeights> query_key_weights(const ModelConfig& model, std::int64_t layer, const NamedWeights& weights) {
+  if (is_latent(model)) {
+    return fail(fmt::format("model.kv_rank={}: scores of latent attention have no bound here", model.kv_rank));
+  }
   const std::string prefix = prefix_of(layer);
   const Result<Norm> norm = norm_of(model, input_norm(model, layer), weights);
   if (!norm) return tl::unexpected(norm.error());

@@ -19,12 +19,6 @@ void upload(Backward& backward, const TensorView& to, std::span<const T> values)
   }
 }
 
-TensorView uploaded(Backward& backward, std::span<const std::int32_t> values) {
-  const TensorView view = backward.memory(Format::i32, std::ssize(values), 1);
-  upload(backward, view, values);
-  return view;
-}
-
 /// Row indices[t] of x in row t; zeros where that is -1.
 void look_up(Backward& backward, const TensorView& indices, const TensorView& x, const TensorView& out) {
   backward.launch(kernels::EmbeddingArgs{
@@ -32,6 +26,12 @@ void look_up(Backward& backward, const TensorView& indices, const TensorView& x,
 }
 
 }  // namespace
+
+TensorView uploaded(Backward& backward, std::span<const std::int32_t> rows) {
+  const TensorView view = backward.memory(Format::i32, std::ssize(rows), 1);
+  upload(backward, view, rows);
+  return view;
+}
 
 const RowSelection& select_rows(Backward& backward, std::span<const std::int32_t> rows, std::int64_t all) {
   std::vector<std::int32_t> places(static_cast<std::size_t>(all), -1);

@@ -20,6 +20,9 @@ kernels::TensorView memory_of(Backward& backward, const RowSelection* rows, Form
 /// What memory_of() was filled with as rows of the whole tensor, zeros in those that were not selected.
 kernels::TensorView put_back(Backward& backward, const RowSelection* rows, const kernels::TensorView& part);
 
+/// Numbers of rows on the device, (rows, 1) i32, that last as long as gradients do.
+kernels::TensorView uploaded(Backward& backward, std::span<const std::int32_t> rows);
+
 /// A matrix of zeros that lasts as long as gradients do.
 kernels::TensorView zeros(Backward& backward, std::int64_t rows, std::int64_t columns);
 

@@ -48,6 +48,8 @@ std::int64_t heads_given(Values& values, const Op& op, const ModelConfig& model)
 
 }  // namespace
 
+int pairing(const ModelConfig& model) { return model.rope_pairs == RopePairs::neighbours ? kNeighbours : kHalves; }
+
 int activation_variant(kernels::ActivationKind kind) {
   const auto all = activations();
   const auto found =
@@ -86,20 +88,37 @@ std::vector<OpForm> ModelForms::norm(Values& values, const Op& op) const {
     forms.push_back(std::move(form));
   }
   add_unrounded_sums(values, op, forms);
+  add_latent_eps(op, forms);
   return forms;
+}
+
+/// Norms on latents have an eps of their own in transformers, and that of all norms in vLLM.
+void ModelForms::add_latent_eps(const Op& op, std::vector<OpForm>& forms) const {
+  const double eps = spec_.model.latent_norm_eps;
+  if (eps == 0 || eps == double{spec_.norm_eps} || (op.name != "q_a_norm" && op.name != "kv_a_norm")) return;
+  const std::size_t plain = forms.size();
+  for (std::size_t i = 0; i < plain; ++i) {
+    OpForm form = forms[i];
+    form.number = eps;
+    form.text += fmt::format(" with an eps of {:g}", eps);
+    forms.insert(forms.begin() + static_cast<std::ptrdiff_t>(i), std::move(form));
+  }
 }
 
 std::vector<OpForm> ModelForms::rope(Values& values, const Op& op) const {
   OpForm form;
   form.text = "the model's rotation";
-  form.variant = kHalves;
+  form.variant = pairing(spec_.model);
   const Tensor* x = values.run().input(op, "x");
   const std::int64_t channels = x != nullptr ? x->channels : 0;
   form.heads = channels > 0 ? std::max<std::int64_t>(1, channels / spec_.model.head_dim) : 0;
   if (form.heads == 0) form.heads = op.name.starts_with("k") ? spec_.model.kv_heads : spec_.model.heads;
+  // What the heads of keys of latent attention share has no other channels.
+  const bool shared = is_latent(spec_.model) && channels == spec_.model.rotated;
+  if (!shared) form.rotated_from = spec_.model.rotated_from;
   if (!is_rotary(spec_.model, layer_of(op))) form.variant = kNone;
   const bool given = values.run().input(op, "cos") != nullptr && values.run().input(op, "sin") != nullptr;
-  if (given) form.rotated = spec_.model.rotated > 0 ? spec_.model.rotated : spec_.model.head_dim;
+  if (given) form.rotated = rotated_channels(spec_.model);
   if (given || form.variant == kNone) return {form};
   const Step* step = values.run().step(op.step);
   std::int64_t context = 0;
@@ -194,7 +213,7 @@ std::vector<OpForm> ModelForms::clamped(std::vector<OpForm> forms) const {
 
 /// With what chooses the experts, should the dump not say which. A bias of the router may be in no dump either.
 std::vector<OpForm> ModelForms::routed(std::vector<OpForm> forms) const {
-  if (spec_.moe.bias || spec_.moe.scale != 1) return forms;
+  if (spec_.moe.bias || spec_.moe.scale != 1 || spec_.moe.groups > 1) return forms;
   for (OpForm& form : forms) {
     form.top = spec_.model.experts_per_token;
     form.routed =

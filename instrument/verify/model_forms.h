@@ -29,6 +29,7 @@ class ModelForms {
 
  private:
   std::vector<OpForm> norm(Values& values, const Op& op) const;
+  void add_latent_eps(const Op& op, std::vector<OpForm>& forms) const;
   std::vector<OpForm> rope(Values& values, const Op& op) const;
   std::vector<OpForm> scores(Values& values, const Op& op, const Tensor& out) const;
   std::vector<OpForm> softmax(const Op& op) const;
@@ -44,6 +45,9 @@ class ModelForms {
 
   ModelSpec spec_;
 };
+
+/// Which channels the model's rotation turns together, as OpForm::variant has it.
+int pairing(const ModelConfig& model);
 
 /// The number of an activation of the model as OpForm::variant has it.
 int activation_variant(kernels::ActivationKind kind);

@@ -60,7 +60,8 @@ std::vector<RopeVariant> rope_variants(const ModelForms& model, bool local, std:
   }
   changed = own;
   changed.model.rotated = own.model.rotated == 0 ? own.model.head_dim / 2 : 0;
-  add(own.model.rotated == 0 ? "half of a head rotated" : "all of a head rotated", of(changed, local, context));
+  if (own.model.rotated_from == 0)
+    add(own.model.rotated == 0 ? "half of a head rotated" : "all of a head rotated", of(changed, local, context));
   for (const Format format : {Format::bf16, Format::f16}) {
     auto rounded = std::make_shared<RopeAngles>(*of(own, local, context));
     for (float& frequency : rounded->frequencies)

@@ -11,6 +11,7 @@ Geometry geometry_of(const ModelSpec& spec) {
   geometry.heads = spec.model.heads;
   geometry.kv_heads = spec.model.kv_heads;
   geometry.width = spec.model.head_dim;
+  if (is_latent(spec.model)) geometry.shared = spec.model.rotated;
   geometry.layers = spec.model.layers;
   return geometry;
 }

@@ -37,11 +37,27 @@ Explanation explain_copy(const Subject& subject) {
 Explanation explain_split(const Subject& subject) {
   const std::optional<Operand> x = operand(subject, {"x"});
   if (!x) return explain_by_inputs(subject);
-  const std::int64_t first = count(attributes<SplitAttributes>(subject.op).first_channel, 0);
-  const std::int64_t channel = subject.element.channel + first;
+  const auto& split = attributes<SplitAttributes>(subject.op);
+  const std::int64_t first = count(split.first_channel, 0);
+  const std::int64_t channel =
+      whole_channel(split, subject.element.channel, subject.tensor.channels, x->tensor->channels);
   if (x->tensor->known && channel >= x->tensor->channels)
     return follow_row(subject, *x, "columns of a fused projection that are not where its width says");
   return follow_element(subject, *x, channel, fmt::format("columns from {} on of a fused projection", first));
+}
+
+/// Each head's own first columns, and behind them those that all heads share.
+Explanation explain_join(const Subject& subject) {
+  const std::optional<Operand> x = operand(subject, {"x"});
+  const std::optional<Operand> shared = operand(subject, {"shared"});
+  const std::int64_t heads = count(attributes<JoinAttributes>(subject.op).heads, 0);
+  if (!x || !shared || heads == 0 || subject.tensor.channels % heads != 0) return explain_by_inputs(subject);
+  const std::int64_t width = subject.tensor.channels / heads;
+  const std::int64_t own = width - shared->tensor->channels;
+  const std::int64_t inside = subject.element.channel % width;
+  if (inside >= own) return follow_element(subject, *shared, inside - own, "the part that all heads share");
+  const std::int64_t head = subject.element.channel / width;
+  return follow_element(subject, *x, head * (x->tensor->channels / heads) + inside, "the head's own part");
 }
 
 /// code = encode(x / scale).

@@ -70,7 +70,7 @@ class Behind {
                                          const std::optional<std::int64_t>& channel) {
     if (!channel || !by_element(op.kind)) return std::nullopt;
     if (op.kind == OpKind::split) {
-      const std::int64_t at = *channel + count(attributes<SplitAttributes>(op).first_channel, 0);
+      const std::int64_t at = whole_channel(attributes<SplitAttributes>(op), *channel, out.channels, in.channels);
       return !in.known || at < in.channels ? std::optional(at) : std::nullopt;
     }
     const bool same = !in.known || in.channels == out.channels || out.channels == 0;

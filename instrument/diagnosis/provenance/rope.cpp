@@ -28,9 +28,10 @@ void blame_stretch(const RopeAttributes& form, double stretch, Explanation& foun
 std::int64_t partner_of(const Subject& subject, const RopeAttributes& form, bool interleaved) {
   const std::int64_t width = std::max<std::int64_t>(subject.tensor.width(), 1);
   const std::int64_t channel = subject.element.channel;
-  const std::int64_t inside = channel % width;
-  const std::int64_t rotated = std::min(width, count(form.rotated, width));
-  if (inside >= rotated) return channel;
+  const std::int64_t from = count(form.rotated_from, 0);
+  const std::int64_t inside = channel % width - from;
+  const std::int64_t rotated = std::min(width - from, count(form.rotated, width));
+  if (inside < 0 || inside >= rotated) return channel;
   if (interleaved) return inside % 2 == 0 ? channel + 1 : channel - 1;
   return inside < rotated / 2 ? channel + rotated / 2 : channel - rotated / 2;
 }

@@ -33,7 +33,8 @@ void read_scaling(ConfigReader& rope, RopeConfig& into, const std::string& type,
     into.truncate = rope.flag("truncate", true);
     into.amplitude = rope.number("attention_factor", 0);
     const double mscale = rope.number("mscale", 0);
-    const double all_dim = rope.number("mscale_all_dim", 0);
+    into.all_dim = rope.number("mscale_all_dim", 0);
+    const double all_dim = into.all_dim;
     const double log_factor = std::log(into.factor);
     if (into.amplitude == 0 && mscale > 0 && all_dim > 0) {
       into.amplitude = (0.1 * mscale * log_factor + 1) / (0.1 * all_dim * log_factor + 1);
@@ -195,6 +196,47 @@ void read_experts(ConfigReader& config, ModelSpec& spec, std::int64_t chosen, bo
   }
 }
 
+void read_expert_groups(ConfigReader& config, ModelSpec& spec, std::int64_t groups, std::int64_t top) {
+  spec.moe.groups = config.integer("n_group", groups, 1, 32);
+  spec.moe.top_groups = config.integer("topk_group", top, 1, 32);
+  const std::int64_t size = spec.model.experts / spec.moe.groups;
+  if (size * spec.moe.groups != spec.model.experts) {
+    config.reject("n_group", fmt::format("{} does not divide {} experts", spec.moe.groups, spec.model.experts));
+  }
+  if (spec.moe.top_groups > spec.moe.groups || spec.moe.top_groups * size < spec.model.experts_per_token) {
+    config.reject("topk_group", fmt::format("{} of {} groups hold no {} experts", spec.moe.top_groups, spec.moe.groups,
+                                            spec.model.experts_per_token));
+  }
+  // All groups leave the choice as it is.
+  if (spec.moe.top_groups == spec.moe.groups) spec.moe.groups = spec.moe.top_groups = 1;
+}
+
+void read_latent_attention(ConfigReader& config, ModelSpec& spec, const LatentDefaults& defaults) {
+  ModelConfig& model = spec.model;
+  read_rope(config, spec, 10000);
+  if (model.rotated != 0) config.reject("partial_rotary_factor", "heads of latent attention have an unrotated part");
+  const bool direct = config.states("q_lora_rank") && !config.has("q_lora_rank");
+  model.q_rank = direct ? 0 : config.integer("q_lora_rank", defaults.q_rank, 1);
+  model.kv_rank = config.integer("kv_lora_rank", defaults.kv_rank, 1);
+  model.rotated = config.integer("qk_rope_head_dim", defaults.rotated, 2, 2048);
+  model.rotated_from = config.integer("qk_nope_head_dim", defaults.unrotated, 1, 2048);
+  model.value_dim = config.integer("v_head_dim", defaults.values, 1, 4096);
+  model.head_dim = model.rotated_from + model.rotated;
+  if (model.rotated % 2 != 0) config.reject("qk_rope_head_dim", fmt::format("{} channels are no pairs", model.rotated));
+  if (model.kv_heads != model.heads) {
+    config.reject("num_key_value_heads", "expected num_attention_heads: each head has keys of its own");
+  }
+  model.rope_pairs = RopePairs::neighbours;
+  model.latent_norm_eps = 1e-6;  // of the norm's class: no key states it (modeling_deepseek_v3.py of 5.24.0)
+  read_attention_bias(config, spec);
+  config.ignore({"qk_head_dim"});
+  // Scores are multiplied by the square of what YaRN would multiply cosine and sine by.
+  if (spec.rope.scaling == RopeScaling::yarn && spec.rope.all_dim > 0 && spec.rope.factor > 1) {
+    const double scale = 0.1 * spec.rope.all_dim * std::log(spec.rope.factor) + 1;
+    model.attention_scale = scale * scale / std::sqrt(static_cast<double>(model.head_dim));
+  }
+}
+
 void read_deepseek_experts(ConfigReader& config, ModelSpec& spec, const DeepseekDefaults& defaults) {
   ModelConfig& model = spec.model;
   spec.moe.score = kernels::RouterScore::sigmoid;
@@ -206,13 +248,11 @@ void read_deepseek_experts(ConfigReader& config, ModelSpec& spec, const Deepseek
   model.experts = config.integer("num_local_experts", experts, 1, 1024);
   model.experts_per_token = config.integer("num_experts_per_tok", defaults.chosen, 1, 32);
   model.expert_width = config.integer("moe_intermediate_size", defaults.width, 1);
-  model.shared_expert_width = config.integer("n_shared_experts", 1, 0, 64) * model.expert_width;
+  model.shared_expert_width = config.integer("n_shared_experts", defaults.shared, 0, 64) * model.expert_width;
   model.shared_expert_gate = false;
   const std::int64_t dense = config.integer("first_k_dense_replace", defaults.dense, 0);
   for (std::int64_t layer = 0; layer < std::min(dense, model.layers); ++layer) model.dense_layers.push_back(layer);
-  if (config.integer("n_group", 1, 1) != config.integer("topk_group", 1, 1)) {
-    config.reject("topk_group", "experts that are chosen by groups are not supported");
-  }
+  read_expert_groups(config, spec, defaults.groups, defaults.top_groups);
   const std::int64_t older = config.integer("num_nextn_predict_layers", 0, 0, 64);
   model.mtp_layers = config.integer("num_mtp_layers", older, 0, 64);
 }

@@ -54,6 +54,18 @@ void read_optional_window(ConfigReader& config, ModelSpec& spec);
 /// Router by softmax, and which layers are dense (`decoder_sparse_step`, `mlp_only_layers`).
 void read_experts(ConfigReader& config, ModelSpec& spec, std::int64_t chosen, bool normalise);
 
+/// Values of keys of multi-head latent attention that are missing.
+struct LatentDefaults {
+  std::int64_t kv_rank = 512;
+  std::int64_t q_rank = 1536;
+  std::int64_t unrotated = 128;  ///< channels of a head of queries and keys
+  std::int64_t rotated = 64;
+  std::int64_t values = 128;
+};
+/// Multi-head latent attention, as DeepSeek-V2 and its descendants have it, with its rotary settings. To be called in
+/// the place of read_rope(), behind read_decoder_shapes().
+void read_latent_attention(ConfigReader& config, ModelSpec& spec, const LatentDefaults& defaults);
+
 /// Values of keys of DeepSeek's mixtures that are missing.
 struct DeepseekDefaults {
   std::int64_t experts = 256;
@@ -61,10 +73,15 @@ struct DeepseekDefaults {
   std::int64_t width = 2048;
   double scale = 2.5;
   std::int64_t dense = 3;  ///< layers without experts, from the first
+  std::int64_t groups = 1;
+  std::int64_t top_groups = 1;
+  std::int64_t shared = 1;
 };
 /// DeepSeek-V3's mixture and those of its descendants: gates by sigmoid, a bias that only chooses, weights that add up
-/// to `routed_scaling_factor`, a shared expert without a gate. Groups of experts are refused.
+/// to `routed_scaling_factor`, a shared expert without a gate, groups of experts.
 void read_deepseek_experts(ConfigReader& config, ModelSpec& spec, const DeepseekDefaults& defaults);
+/// `n_group` and `topk_group`: the groups of experts that a token's are chosen from.
+void read_expert_groups(ConfigReader& config, ModelSpec& spec, std::int64_t groups, std::int64_t top);
 
 inline constexpr WeightRule kDecoderGlobals[] = {
     {"embed", "model.embed_tokens"}, {"final_norm", "model.norm"}, {"lm_head", "lm_head"}};
@@ -90,6 +107,15 @@ inline constexpr WeightRule kAttention[] = {{"q_proj", "self_attn.q_proj"},
                                             {"k_proj", "self_attn.k_proj"},
                                             {"v_proj", "self_attn.v_proj"},
                                             {"o_proj", "self_attn.o_proj"}};
+/// Of multi-head latent attention; without a rank of the queries these are a projection.
+inline constexpr WeightRule kLatentAttention[] = {{"q_a_proj", "self_attn.q_a_proj"},
+                                                  {"q_a_norm", "self_attn.q_a_layernorm"},
+                                                  {"q_proj", "self_attn.q_b_proj"},
+                                                  {"q_proj", "self_attn.q_proj"},
+                                                  {"kv_a_proj", "self_attn.kv_a_proj_with_mqa"},
+                                                  {"kv_a_norm", "self_attn.kv_a_layernorm"},
+                                                  {"kv_b_proj", "self_attn.kv_b_proj"},
+                                                  {"o_proj", "self_attn.o_proj"}};
 inline constexpr WeightRule kNormsOfQueryAndKey[] = {{"q_norm", "self_attn.q_norm"}, {"k_norm", "self_attn.k_norm"}};
 inline constexpr WeightRule kMlp[] = {
     {"gate_proj", "mlp.gate_proj"}, {"up_proj", "mlp.up_proj"}, {"down_proj", "mlp.down_proj"}};
@@ -112,6 +138,8 @@ inline constexpr auto kMixtureParts =
 inline constexpr WeightRule kSharedExperts[] = {{"shared_expert.gate_proj", "mlp.shared_experts.gate_proj"},
                                                 {"shared_expert.up_proj", "mlp.shared_experts.up_proj"},
                                                 {"shared_expert.down_proj", "mlp.shared_experts.down_proj"}};
+inline constexpr auto kDeepseekParts =
+    joined(kNormsBefore, kLatentAttention, kMlp, kExperts, kStackedExperts, kSharedExperts);
 inline constexpr auto kDeepseekMixtureParts =
     joined(kNormsBefore, kAttention, kNormsOfQueryAndKey, kMlp, kExperts, kStackedExperts, kSharedExperts);
 

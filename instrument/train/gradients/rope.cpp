@@ -13,6 +13,7 @@ void rope_gradient(Backward& backward, const TapedOp& op) {
   const EngineConfig& config = backward.config();
   const bool local = window_of(config.model, op.layer) > 0;
   const std::int64_t heads = op.outputs.front().heads;
+  const auto* form = std::get_if<RopeAttributes>(&op.attributes);
   const kernels::TensorView dx = backward.memory(dout.view.format, dout.view.rows, dout.view.columns);
   for (const Span& span : backward.parts().spans) {
     backward.launch(
@@ -21,10 +22,12 @@ void rope_gradient(Backward& backward, const TapedOp& op) {
                           .frequencies = local ? backward.parts().local_rope : backward.parts().rope,
                           .heads = heads,
                           .first_position = 0,
+                          .first_channel = form != nullptr ? form->rotated_from.value_or(0) : 0,
                           .base = config.model.rope_base,
                           .stretch = rope_stretch(config.rope),
                           .amplitude = local ? backward.parts().local_rope_amplitude : backward.parts().rope_amplitude,
-                          .inverse = true});
+                          .inverse = true,
+                          .neighbours = config.model.rope_pairs == RopePairs::neighbours});
   }
   backward.at_rows();
   const ProbeTensor out = backward.output("dx", dx, heads);

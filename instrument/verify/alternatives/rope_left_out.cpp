@@ -11,7 +11,7 @@ std::vector<OpForm> propose_rope_left_out(const TriedOp& subject) {
   if (subject.form.variant == kNone && subject.config().positions == 0) {
     const bool tables = subject.op.input("cos") != 0 && subject.op.input("sin") != 0;
     made.add("a rotary embedding, which the model has in other layers", [&](OpForm& form) {
-      form.variant = kHalves;
+      form.variant = pairing(subject.config());
       if (!tables) form.angles = subject.model.angles(subject.model.local(subject.op), longest_context(subject));
     });
   }

@@ -7,7 +7,12 @@ std::vector<OpForm> propose_rope_pairs(const TriedOp& subject);
 
 std::vector<OpForm> propose_rope_pairs(const TriedOp& subject) {
   Proposals made(subject);
-  if (subject.op.kind != OpKind::rope || subject.form.variant != kHalves) return {};
+  if (subject.op.kind != OpKind::rope || subject.form.variant != pairing(subject.config())) return {};
+  if (subject.form.variant == kNeighbours) {
+    made.add("pairs of halves in the rotary embedding instead of neighbours",
+             [](OpForm& form) { form.variant = kHalves; });
+    return made.take();
+  }
   made.add("pairs of neighbours in the rotary embedding instead of halves",
            [](OpForm& form) { form.variant = kNeighbours; });
   made.add("a rotary embedding that turns backwards", [](OpForm& form) { form.variant = kBackwards; });

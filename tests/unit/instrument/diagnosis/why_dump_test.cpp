@@ -97,6 +97,24 @@ TEST(WhyInDumps, ASplitBeginsAtItsFirstChannel) {
   EXPECT_TRUE(hop(path, 1).bad);
 }
 
+/// Two heads of 6 channels, of which values are the last two; and keys of two own channels and two shared ones.
+TEST(WhyInDumps, PartsOfHeadsLeadToTheirHeadAndToWhatAllShare) {
+  DumpGraph g;
+  g.pass();
+  const auto kv = g.op("kv_b_proj", OpKind::gemm, {}, {.channels = 12, .fill = one_at(1, 11, kNan)});
+  const auto v = g.op("v_split", OpKind::split, {{"x", kv}}, {.role = "v", .channels = 4, .fill = one_at(1, 3, kNan)},
+                      SplitAttributes{4, 2});
+  EXPECT_EQ(place_text(hop(walk_from(g, v, 1, 3), 1).where), "0/0/0/kv_b_proj.out[1,11]");
+  const auto shared = g.op("k_rope", OpKind::rope, {}, {.channels = 2, .fill = one_at(1, 1, kNan)});
+  const auto k = g.op("k_join", OpKind::join, {{"x", kv}, {"shared", shared}},
+                      {.role = "k_rot", .channels = 8, .fill = one_at(1, 7, kNan)}, JoinAttributes{2});
+  EXPECT_EQ(place_text(hop(walk_from(g, k, 1, 7), 1).where), "0/0/0/k_rope.out[1,1]");
+  const auto own = g.op("kv_b_other", OpKind::gemm, {}, {.channels = 12, .fill = one_at(2, 7, kNan)});
+  const auto joined = g.op("k_join_other", OpKind::join, {{"x", own}, {"shared", shared}},
+                           {.role = "k_rot", .channels = 8, .fill = one_at(2, 5, kNan)}, JoinAttributes{2});
+  EXPECT_EQ(place_text(hop(walk_from(g, joined, 2, 5), 1).where), "0/0/0/kv_b_other.out[2,7]");
+}
+
 TEST(WhyInDumps, ASplitBeyondItsSourceStaysInside) {
   DumpGraph g;
   g.pass();

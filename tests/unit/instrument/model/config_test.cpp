@@ -103,6 +103,82 @@ TEST(ModelConfigFile, OlderFilesLeaveOutWhatTheirFamilyHas) {
   EXPECT_EQ(bare("gemma").model.embedding_scale, 8);
 }
 
+/// DeepSeek-V3's own file, as its repository has it, with fewer layers.
+constexpr const char* kDeepseekV3 = R"({"model_type": "deepseek_v3", "attention_bias": false, "aux_loss_alpha": 0.001,
+    "ep_size": 1, "first_k_dense_replace": 3, "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432,
+    "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 2048, "moe_layer_freq": 1,
+    "n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 128,
+    "num_experts_per_tok": 8, "num_hidden_layers": 5, "num_key_value_heads": 128, "num_nextn_predict_layers": 1,
+    "pretraining_tp": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
+    "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 10000, "routed_scaling_factor": 2.5,
+    "scoring_func": "sigmoid", "seq_aux": true, "tie_word_embeddings": false, "topk_group": 4,
+    "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280, "quantization_config":
+    {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}})";
+
+std::string with(std::string json, const std::string& from, const std::string& to) {
+  return json.replace(json.find(from), from.size(), to);
+}
+
+TEST(ModelConfigFile, DeepseekIsReadAsItsFilesHaveIt) {
+  const ModelSpec v3 = spec_of(kDeepseekV3);
+  EXPECT_EQ(v3.model.head_dim, 192);
+  EXPECT_EQ(v3.model.rotated, 64);
+  EXPECT_EQ(v3.model.rotated_from, 128);
+  EXPECT_EQ(v3.model.value_dim, 128);
+  EXPECT_EQ(v3.model.kv_rank, 512);
+  EXPECT_EQ(v3.model.q_rank, 1536);
+  EXPECT_EQ(v3.model.rope_pairs, RopePairs::neighbours);
+  EXPECT_EQ(v3.rope.amplitude, 1) << "mscale over mscale_all_dim";
+  // (0.1 ln 40 + 1)^2 / sqrt(192)
+  EXPECT_NEAR(v3.model.attention_scale, 0.13523377, 1e-8);
+  EXPECT_EQ(v3.moe.groups, 8);
+  EXPECT_EQ(v3.moe.top_groups, 4);
+  EXPECT_EQ(v3.moe.score, kernels::RouterScore::sigmoid);
+  EXPECT_THAT(v3.model.dense_layers, ElementsAre(0, 1, 2));
+  EXPECT_EQ(v3.model.mtp_layers, 1);
+  EXPECT_TRUE(v3.quantized);
+  const ModelSpec kimi =
+      spec_of(with(with(with(kDeepseekV3, "deepseek_v3", "kimi_k2"), R"("n_group": 8)", R"("n_group": 1)"),
+                   R"("topk_group": 4)", R"("topk_group": 1)"));
+  EXPECT_EQ(kimi.model.family, "deepseek_v3");
+  EXPECT_EQ(kimi.moe.groups, 1);
+  EXPECT_EQ(spec_of(with(kDeepseekV3, R"("q_lora_rank": 1536)", R"("q_lora_rank": null)")).model.q_rank, 0);
+  EXPECT_THAT(refusal(with(kDeepseekV3, R"("topk_group": 4)", R"("topk_group": 9)")), HasSubstr("topk_group: 9 of 8"));
+  EXPECT_THAT(refusal(with(kDeepseekV3, R"("n_group": 8)", R"("n_group": 7)")),
+              HasSubstr("n_group: 7 does not divide"));
+  EXPECT_THAT(refusal(with(kDeepseekV3, "noaux_tc", "greedy")), HasSubstr("topk_method: 'greedy'"));
+  EXPECT_THAT(refusal(with(kDeepseekV3, R"("num_key_value_heads": 128)", R"("num_key_value_heads": 8)")),
+              HasSubstr("num_key_value_heads: expected"));
+}
+
+/// DeepSeek-V2-Lite's keys where they differ, and GLM-4.7-Flash's defaults in transformers 5.24.
+TEST(ModelConfigFile, DescendantsOfDeepseekDiffer) {
+  const std::string shapes = R"("vocab_size": 32, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
+      "num_attention_heads": 4, )";
+  const std::string v2 =
+      R"({"model_type": "deepseek_v2", )" + shapes + R"("num_experts_per_tok": 6, "q_lora_rank": null,
+      "scoring_func": "softmax", "norm_topk_prob": false, )";
+  const ModelSpec lite = spec_of(v2 + R"("topk_method": "greedy", "n_group": 1, "topk_group": 1})");
+  EXPECT_EQ(lite.moe.score, kernels::RouterScore::softmax);
+  EXPECT_FALSE(lite.moe.bias || lite.moe.normalise);
+  EXPECT_EQ(lite.moe.groups, 1);
+  EXPECT_EQ(lite.model.shared_expert_width, 2 * 1407);
+  const ModelSpec whole = spec_of(v2 + R"("topk_method": "group_limited_greedy", "n_group": 8, "topk_group": 3})");
+  EXPECT_EQ(whole.moe.groups, 8);
+  EXPECT_EQ(whole.moe.group_score, kernels::GroupScore::best);
+  EXPECT_THAT(refusal(v2 + R"("topk_method": "noaux_tc"})"), HasSubstr("topk_method"));
+  EXPECT_THAT(refusal(v2 + R"("rope_interleave": false})"), HasSubstr("rope_interleave"));
+  const std::string glm = R"({"model_type": "glm4_moe_lite", )" + shapes + R"("num_key_value_heads": 4)";
+  EXPECT_EQ(spec_of(glm + "}").model.head_dim, 256);
+  EXPECT_FLOAT_EQ(spec_of(glm + "}").norm_eps, 1e-5F);
+  EXPECT_EQ(spec_of(glm + "}").model.latent_norm_eps, 1e-6);
+  EXPECT_THAT(spec_of(glm + "}").model.dense_layers, ElementsAre(0));
+  EXPECT_THAT(spec_of(glm + R"(, "mlp_layer_types": ["sparse", "dense", "sparse", "dense"]})").model.dense_layers,
+              ElementsAre(1, 3));
+  EXPECT_THAT(refusal(glm + R"(, "mlp_layer_types": ["sparse"]})"), HasSubstr("mlp_layer_types: 1 names for 4 layers"));
+}
+
 TEST(ModelConfigFile, GptOssIsReadAsItsFilesHaveIt) {
   const std::string shapes =
       R"("vocab_size": 32, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 8)";

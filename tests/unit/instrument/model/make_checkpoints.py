@@ -54,6 +54,12 @@ def families(pick):
     # Halved and not at whole channels, as gpt-oss has it.
     oss_yarn = rope(rope_type="yarn", factor=8.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
                     original_max_position_embeddings=32)
+    # Widths of a head that are all different, and groups of two, whose choice no third expert can change.
+    latent = {**moe, "num_key_value_heads": 4, "kv_lora_rank": pick(12, 20), "qk_nope_head_dim": pick(8, 6),
+              "qk_rope_head_dim": 4, "v_head_dim": pick(10, 6), "n_routed_experts": 8, "num_experts_per_tok": 2,
+              "moe_intermediate_size": 16, "first_k_dense_replace": 1, "n_shared_experts": pick(1, 2)}
+    mscale_yarn = rope(rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=0.707,
+                       original_max_position_embeddings=32)
     gemma3_layers = ["sliding_attention", "sliding_attention", "full_attention"]
     gpt2 = dict(vocab_size=96, n_embd=pick(32, 48), n_layer=2, n_head=4, n_positions=64, n_inner=pick(None, 80),
                 bos_token_id=None, eos_token_id=None)
@@ -108,6 +114,17 @@ def families(pick):
                    "moe_intermediate_size": 16, "routed_scaling_factor": 2.0, "first_k_dense_replace": 1,
                    "n_shared_experts": 1, "norm_topk_prob": pick(False, True), "sliding_window": 6,
                    "max_window_layers": 1}),
+        "deepseek-v2": ("DeepseekV2Config", "DeepseekV2ForCausalLM",
+                        {**latent, "q_lora_rank": pick(None, 14), "n_group": 4, "topk_group": 1,
+                         "topk_method": pick("group_limited_greedy", "greedy"), "routed_scaling_factor": 1.5,
+                         "rope_parameters": pick(mscale_yarn, rope(rope_type="default"))}),
+        "deepseek-v3": ("DeepseekV3Config", "DeepseekV3ForCausalLM",
+                        {**latent, "q_lora_rank": pick(14, None), "n_group": 4, "topk_group": 2,
+                         "attention_bias": pick(True, False), "rope_interleave": pick(True, False),
+                         "norm_topk_prob": pick(True, False), "rope_parameters": mscale_yarn}),
+        "glm4-moe-lite": ("Glm4MoeLiteConfig", "Glm4MoeLiteForCausalLM",
+                          {**latent, "num_hidden_layers": 3, "q_lora_rank": 14, "n_group": 1, "topk_group": 1,
+                           "first_k_dense_replace": 2, "mlp_layer_types": ["dense", "sparse", "dense"]}),
         "minimax-m2": ("MiniMaxM2Config", "MiniMaxM2ForCausalLM",
                        {**moe, "head_dim": 16, "rotary_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2,
                         "intermediate_size": 16}),

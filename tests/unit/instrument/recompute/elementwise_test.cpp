@@ -226,6 +226,54 @@ TEST(RecomputeSplit, IsItsColumns) {
   expect_seen(made, 2, 1);
 }
 
+/// Columns of each of two heads, as values are of what latent attention expands.
+TEST(RecomputeSplit, IsItsColumnsOfEachHead) {
+  const auto made = [](const Change& change) {
+    Case out;
+    DumpGraph& g = *out.graph;
+    g.pass();
+    const TensorId x = g.op("kv_b_proj", OpKind::dumped, {}, {.channels = 2 * kWidth, .fill = noise(1, 3)});
+    const Numbers all = stored_numbers(g, x, 4, 2 * kWidth);
+    out.right = columns_of(all, 0, kWidth);
+    for (std::int64_t row = 0; row < 4; ++row) {
+      for (std::int64_t c = 0; c < kWidth; ++c) out.right.at(row, c) = all.at(row, c / 8 * kWidth + 3 + c % 8);
+    }
+    Numbers stored = out.right;
+    change(stored);
+    out.out = g.op("v_split", OpKind::split, {{"x", x}}, {.channels = kWidth, .fill = fill_of(stored)},
+                   SplitAttributes{3, 2});
+    return out;
+  };
+  expect_right(made(unchanged), "", 4);
+  expect_seen(made, 2, 1);
+}
+
+/// Three own channels of each of two heads, and two that both share.
+TEST(RecomputeJoin, IsEachHeadsOwnPartAndWhatAllShare) {
+  const auto made = [](const Change& change) {
+    Case out;
+    DumpGraph& g = *out.graph;
+    g.pass();
+    const TensorId x = g.op("kv_b_proj", OpKind::dumped, {}, {.channels = 8, .fill = noise(1, 3)});
+    const TensorId shared = g.op("k_rope", OpKind::dumped, {}, {.channels = 2, .fill = noise(2, 3)});
+    const Numbers own = stored_numbers(g, x, 4, 8);
+    const Numbers same = stored_numbers(g, shared, 4, 2);
+    out.right = Numbers(4, 10);
+    for (std::int64_t row = 0; row < 4; ++row) {
+      for (std::int64_t c = 0; c < 10; ++c) {
+        out.right.at(row, c) = c % 5 < 3 ? own.at(row, c / 5 * 4 + c % 5) : same.at(row, c % 5 - 3);
+      }
+    }
+    Numbers stored = out.right;
+    change(stored);
+    out.out = g.op("k_join", OpKind::join, {{"x", x}, {"shared", shared}}, {.channels = 10, .fill = fill_of(stored)},
+                   JoinAttributes{2});
+    return out;
+  };
+  expect_right(made(unchanged), "", 4);
+  expect_seen(made, 2, 1);
+}
+
 TEST(RecomputeCopy, WhatCannotBeJudgedIsSaid) {
   DumpGraph g;
   g.pass();
