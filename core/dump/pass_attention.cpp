@@ -191,10 +191,6 @@ TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
   }
   Inputs inputs{{"x", x, {}}, {"cos", cos_, {}}, {"sin", sin_, {}}, {"positions", positions_, {}}};
   RopeAttributes form;
-  if (const Geometry& g = geometry_[scope_.tower]; g.shared > 0) {
-    form.rotated = g.shared;
-    form.rotated_from = g.width - g.shared;
-  }
   const TensorId out = emit(std::string(letter) + "_rope", OpKind::rope, std::move(inputs), {role, outs}, form);
   Tensor& made = *tensor_of(out);
   // Not of what is before it: what it was in may have moved.
@@ -430,6 +426,9 @@ TensorId PassBuilder::mix(TensorId q, const std::vector<TensorId>& k, const std:
   const TensorId v_scale = store != nullptr ? store->input("v_scale") : 0;
   std::vector<Index> outs = outputs_of("attention", "attn_out");
   std::erase_if(outs, [&](Index index) { return tensor(index).at.port == Port::input; });
+  // vLLM pads values of latent attention to the width of keys, and cuts the output behind the module.
+  const Tensor* values = knows_latents() && !v.empty() ? run_.tensor(v.front()) : nullptr;
+  if (values != nullptr) outs = of_width(std::move(outs), values->channels);
   const std::optional<Index> mask = mask_of_layer();
   const std::vector<Index> probs = outputs_of("softmax", "probs");
   const std::vector<Index> scores = find_role("scores");

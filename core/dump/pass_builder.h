@@ -185,6 +185,8 @@ class PassBuilder {
   bool knows_latents();
   std::tuple<TensorId, TensorId, TensorId> latents(TensorId x);
   TensorId expanded(TensorId latent);
+  TensorId rotated_queries(TensorId q);
+  std::vector<Index> given_to_attention(std::string_view letter, int index);
   TensorId shared_keys(TensorId both, std::int64_t rank);
   std::vector<Index> of_width(std::vector<Index> dumped, std::int64_t channels);
   void settle_width(TensorId made, std::int64_t channels, std::int64_t heads);

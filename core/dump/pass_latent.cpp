@@ -32,7 +32,7 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::latents(TensorId x) {
   if (seen("q_a_norm")) q = norm("q_a_norm", q);
   q = linear("q_proj", q, "q", of_width(states("q"), g.heads * g.width));
   settle_width(q, g.heads * g.width, g.heads);
-  q = rotated("q", q);
+  q = rotated_queries(q);
   const TensorId both = linear("kv_a_proj", x, "kv_a");
   const std::int64_t rank = std::max<std::int64_t>(0, run_.tensor(both)->channels - g.shared);
   const TensorId latent = norm("kv_a_norm", part_of(both, "kv_latent", "kv_latent", 0, rank));
@@ -43,13 +43,30 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::latents(TensorId x) {
   const TensorId v = emit("v_split", OpKind::split, {{"x", kv, {}}}, {"v", of_width(states("v"), values)},
                           SplitAttributes{own, g.heads});
   settle_width(v, values, g.heads);
-  std::vector<Index> given = find_role("k_rot");
-  for (const Index index : find("k", Port::output)) given.push_back(index);
-  if (given.empty()) given = find("attention", Port::input, Form::value, 1);
   const TensorId k = emit("k_join", OpKind::join, {{"x", kv, {}}, {"shared", shared_keys(both, rank), {}}},
-                          {"k_rot", of_width(std::move(given), g.heads * g.width)}, JoinAttributes{g.heads});
+                          {"k_rot", given_to_attention("k", 1)}, JoinAttributes{g.heads});
   settle_width(k, g.heads * g.width, g.heads);
   return {q, k, v};
+}
+
+/// Whole queries or keys behind the rotation, and no part of them: vLLM rotates the rotary parts alone.
+std::vector<PassBuilder::Index> PassBuilder::given_to_attention(std::string_view letter, int index) {
+  const Geometry& g = geometry_[scope_.tower];
+  std::vector<Index> given = find_role(std::string(letter) + "_rot");
+  for (const Index one : find(letter, Port::output)) given.push_back(one);
+  given = of_width(std::move(given), g.heads * g.width);
+  return given.empty() ? of_width(find("attention", Port::input, Form::value, index), g.heads * g.width) : given;
+}
+
+TensorId PassBuilder::rotated_queries(TensorId q) {
+  const Geometry& g = geometry_[scope_.tower];
+  RopeAttributes form;
+  form.rotated = g.shared;
+  form.rotated_from = g.width - g.shared;
+  Inputs inputs{{"x", q, {}}, {"cos", cos_, {}}, {"sin", sin_, {}}, {"positions", positions_, {}}};
+  const TensorId out = emit("q_rope", OpKind::rope, std::move(inputs), {"q_rot", given_to_attention("q", 0)}, form);
+  settle_width(out, g.heads * g.width, g.heads);
+  return out;
 }
 
 /// The part of keys that all heads share, rotated.

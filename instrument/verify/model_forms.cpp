@@ -96,13 +96,12 @@ std::vector<OpForm> ModelForms::norm(Values& values, const Op& op) const {
 void ModelForms::add_latent_eps(const Op& op, std::vector<OpForm>& forms) const {
   const double eps = spec_.model.latent_norm_eps;
   if (eps == 0 || eps == double{spec_.norm_eps} || (op.name != "q_a_norm" && op.name != "kv_a_norm")) return;
-  const std::size_t plain = forms.size();
-  for (std::size_t i = 0; i < plain; ++i) {
-    OpForm form = forms[i];
+  std::vector<OpForm> own = forms;
+  for (OpForm& form : own) {
     form.number = eps;
     form.text += fmt::format(" with an eps of {:g}", eps);
-    forms.insert(forms.begin() + static_cast<std::ptrdiff_t>(i), std::move(form));
   }
+  forms.insert(forms.begin(), own.begin(), own.end());
 }
 
 std::vector<OpForm> ModelForms::rope(Values& values, const Op& op) const {
@@ -113,9 +112,10 @@ std::vector<OpForm> ModelForms::rope(Values& values, const Op& op) const {
   const std::int64_t channels = x != nullptr ? x->channels : 0;
   form.heads = channels > 0 ? std::max<std::int64_t>(1, channels / spec_.model.head_dim) : 0;
   if (form.heads == 0) form.heads = op.name.starts_with("k") ? spec_.model.kv_heads : spec_.model.heads;
-  // What the heads of keys of latent attention share has no other channels.
-  const bool shared = is_latent(spec_.model) && channels == spec_.model.rotated;
-  if (!shared) form.rotated_from = spec_.model.rotated_from;
+  // Of latent attention the rotary parts may be alone: those of the queries, and what the heads of keys share.
+  const bool parts = is_latent(spec_.model) && channels > 0 && op.name != "q_rope";
+  if (!parts) form.rotated_from = spec_.model.rotated_from;
+  if (parts) form.heads = std::max<std::int64_t>(1, channels / spec_.model.rotated);
   if (!is_rotary(spec_.model, layer_of(op))) form.variant = kNone;
   const bool given = values.run().input(op, "cos") != nullptr && values.run().input(op, "sin") != nullptr;
   if (given) form.rotated = rotated_channels(spec_.model);

@@ -250,6 +250,38 @@ TEST(DumpRun, QueriesBehindAFusedProjectionAreItsColumnsOrBehindTheRotation) {
   for (const char* letter : {"q", "k", "v"}) EXPECT_EQ(kind(*plain, at + "attn." + letter), OpKind::split) << letter;
 }
 
+/// Two heads of four own channels and two shared ones, values of three, a latent of five; six tokens. vLLM rotates the
+/// rotary parts alone, and pads values to the width of keys for its attention.
+TEST(DumpRun, KeysOfALatentAreJoinedOfTheirOwnAndTheSharedPart) {
+  const std::string at = "model.layers.0.self_attn.";
+  MemoryDump dump;
+  dump.add(at + "q_proj.output", "f32", {6, 12});
+  dump.add(at + "kv_a_proj_with_mqa.output", "f32", {6, 7});
+  dump.add(at + "kv_a_layernorm.input", "f32", {6, 5});
+  dump.add(at + "kv_a_layernorm.output", "f32", {6, 5});
+  dump.add(at + "kv_b_proj.output", "f32", {6, 14});
+  dump.add(at + "attn.q", "f32", {6, 2, 6});
+  dump.add(at + "attn.k", "f32", {6, 2, 6});
+  dump.add(at + "attn.v", "f32", {6, 2, 6});
+  dump.add(at + "attn.output", "f32", {6, 12});
+  dump.add(at + "o_proj.input", "f32", {6, 6});
+  Geometry known;
+  known.heads = known.kv_heads = 2;
+  known.width = 6;
+  known.shared = 2;
+  const auto run = dump.run(known);
+  EXPECT_EQ(kind(*run, at + "attn.q"), OpKind::rope);
+  EXPECT_EQ(kind(*run, at + "attn.k"), OpKind::join);
+  EXPECT_THAT(inputs(*run, at + "attn.k"), ::testing::Contains("x=" + at + "kv_b_proj.output"));
+  EXPECT_THAT(inputs(*run, at + "kv_b_proj.output"), ::testing::Contains("x=" + at + "kv_a_layernorm.output"));
+  EXPECT_EQ(kind(*run, at + "o_proj.input"), OpKind::attention);
+  EXPECT_THAT(inputs(*run, at + "o_proj.input"), IsSupersetOf({"q=" + at + "attn.q", "k=" + at + "attn.k"}));
+  EXPECT_NE(kind(*run, at + "attn.v"), OpKind::split) << "padded";
+  // Without a configuration nobody knows how the channels of the latent are divided.
+  EXPECT_EQ(kind(*dump.run(), at + "kv_b_proj.output"), OpKind::gemm);
+  EXPECT_NE(kind(*dump.run(), at + "attn.k"), OpKind::join);
+}
+
 TEST(DumpRun, ProbabilitiesAreOfTheScoresThatTheirCodesGiveBack) {
   const std::string at = "model.layers.0.self_attn.";
   MemoryDump dump = llama();

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstring>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,10 +55,10 @@ class MemoryDump final : public DumpElements {
     return rows;
   }
   /// In the order of execution, as a run.
-  std::unique_ptr<DumpRun> run() {
+  std::unique_ptr<DumpRun> run(Geometry known = {}) {
     Dump sorted = dump_;
     sort_by_execution(sorted.tensors);
-    return std::make_unique<DumpRun>(std::move(sorted), *this);
+    return std::make_unique<DumpRun>(std::move(sorted), *this, std::stop_token(), std::move(known));
   }
   const Dump& dump() const { return dump_; }
   const std::vector<DumpTensor>& tensors() const { return dump_.tensors; }
