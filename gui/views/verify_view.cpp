@@ -105,8 +105,8 @@ class VerifyView final : public View {
   /// A field for the checkpoint of a dump.
   void draw_no_model(const ViewContext& context, const ViewActions& actions, Area area) {
     if (!context.checkable) {
-      return notice(context, area, "A recording holds its own model",
-                    "nanscope replay FILE computes it again and compares every hash; a dump is checked here");
+      return notice(context, area, "A recording is checked by a replay",
+                    "nanscope replay FILE computes it again and compares every hash; dumps are checked here");
     }
     const Look look{context.theme, context.fonts, context.scale};
     const float top = area.y + area.height * 0.5F - look.px(24);

@@ -88,7 +88,7 @@ expect text "shows this:"
 }
 
 TEST_F(ScriptModel, IsNotAskedForWhereThereIsARecording) {
-  const Output output = play("view verify\nexpect text \"A recording holds its own model\"\n");
+  const Output output = play("view verify\nexpect text \"A recording is checked by a replay\"\n");
   EXPECT_EQ(output.code, 0) << output.err;
 }
 
