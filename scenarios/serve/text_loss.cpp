@@ -116,6 +116,7 @@ Result<TextLoss> measure_loss(const scenarios::RunSpec& spec, std::string_view t
                           {.recording = {}, .capture = "none", .limits = options.limits, .stop = options.stop});
     if (!session) return tl::unexpected(session.error());
     if (!autoregressive) {
+      if ((*session)->tokenizer().vocab_size() == 0) return fail("the model has no tokenizer, so a text has no tokens");
       const auto ids = (*session)->tokenizer().encode(text);
       if (!ids) return tl::unexpected(ids.error());
       auto cut = sequences_of(*ids, options, made);

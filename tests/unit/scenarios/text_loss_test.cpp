@@ -125,6 +125,12 @@ TEST(TextLoss, RefusesWhatHasNoTarget) {
   EXPECT_THAT(refused("one", {.length = 20}), HasSubstr("less than one sequence of 20"));
   EXPECT_THAT(refused("one", {.length = 1}), HasSubstr("a sequence of 1 tokens has no target"));
   EXPECT_THAT(refused(kText, {.length = 20, .begin_token = 5000}), HasSubstr("token 5000"));
+  RunSpec bare;
+  const std::vector<std::string> folder = {"model.weights=" NANSCOPE_SOURCE_DIR
+                                           "/tests/unit/instrument/model/checkpoints/llama2"};
+  ASSERT_TRUE(scenarios::apply_settings(bare.config, folder));
+  const auto loss = measure_loss(bare, kText, {.length = 20});
+  EXPECT_THAT(loss ? "measured" : loss.error().message, HasSubstr("the model has no tokenizer"));
   std::stop_source stop;
   stop.request_stop();
   EXPECT_EQ(refused(kText, {.length = 20, .stop = stop.get_token()}), "stopped");
