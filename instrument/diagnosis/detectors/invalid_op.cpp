@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/counted.h"
 #include "instrument/diagnosis/detectors/births_of_kind.h"
 
 namespace nanscope {
@@ -45,7 +46,9 @@ std::string fix_of(Survey& survey, const Op& op, const Birth& birth) {
   if (of_zero_row(survey, op, birth)) return "add eps to the variance, or skip rows of zeros";
   if (of_temperature(op)) return "choose the largest logit where the temperature is 0, and divide by it elsewhere only";
   if (survey.tensor(birth).axis == Axis::slots && !birth.inputs_known)
-    return "dump slot mappings and block tables, and K and V of each step, and diagnose again";
+    return op.kind == OpKind::kv_store
+               ? "dump K and V of this step, and diagnose again"
+               : "dump slot mappings and block tables, and K and V of each step, and diagnose again";
   if (!reads_known(op, birth)) return "dump the inputs and the weights of this module, and diagnose again";
   if (op.kind == OpKind::gemm && survey.run().input(op, "weight") == nullptr)
     return "look for NaN and Inf in its weight: nanscope verify DUMP --model DIR";
@@ -65,10 +68,12 @@ std::string summary_of(Survey& survey, const Op& op, const Birth& birth, const s
     return fmt::format("{} holds {}, and what goes in {}", tensor, what_is_held(survey.tensor(birth).health),
                        birth.inputs_known ? "is finite" : "was not dumped as a whole");
   }
-  // A cache outlives the step: its slots may be older than what the step wrote.
+  // Slots of a cache that is read may be older than the step; what a step stores lies in its own.
   if (survey.tensor(birth).axis == Axis::slots && !birth.inputs_known) {
-    return fmt::format("{} slots of {} hold {}, and what was dumped does not say which step wrote them",
-                       birth.rows.size(), tensor, what_is_held(survey.tensor(birth).health));
+    const std::string held = fmt::format("{} of {} hold {}", counted(birth.rows.size(), "slot"), tensor,
+                                         what_is_held(survey.tensor(birth).health));
+    return held + (op.kind == OpKind::kv_store ? "; this step wrote them, and what it wrote was not dumped"
+                                               : ", and what was dumped does not say which step wrote them");
   }
   return fmt::format("{} {} born NaN or Inf in {}: {}{}", rows_text(birth, tensor),
                      birth.rows.size() == 1 ? "is" : "are", op.name, what_happened(survey, op, birth),

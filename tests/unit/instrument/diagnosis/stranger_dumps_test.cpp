@@ -21,6 +21,7 @@ namespace {
 using testing::classes;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::MemoryDump;
 using ::testing::Not;
 
@@ -558,6 +559,31 @@ TEST(UnknownModules, ANaNIsBornWhereItIsMadeAndNotWhereItIsRead) {
   const Diagnosis found = diagnosed(dump);
   ASSERT_THAT(classes(found), ElementsAre("f16-overflow"));
   EXPECT_EQ(found.faults[0].tensor, "decoder.blocks.0.conv.output");
+}
+
+/// A pool of 4 blocks holds NaN in two slots that the step wrote. Its keys were not dumped: where the NaN was born is
+/// not known.
+TEST(CacheWithoutKeys, IsNotSaidToBeWhereANanIsBorn) {
+  MemoryDump dump;
+  const std::vector<std::int64_t> rows = {kRows, kWidth};
+  dump.add("model.slot_mapping", "i64", {kRows}, {8, 9, 10, 11, 12, 13});
+  for (const char* name : {"q_proj", "v_proj"})
+    dump.add(std::string("model.layers.0.self_attn.") + name + ".output", "f32", rows, random(1, kRows * kWidth));
+  for (const char* name : {"k_cache", "v_cache"}) {
+    Matrix pool = random(2, 4 * 8 * kWidth);
+    const bool keys = name[0] == 'k';
+    for (std::size_t at = 9 * kWidth; keys && at < 11 * kWidth; ++at) pool[at] = std::nan("");
+    dump.add(std::string("model.layers.0.self_attn.") + name, "f32", {4, 8, 2, kWidth / 2}, pool);
+  }
+  Matrix out = random(3, kRows * kWidth);
+  out[2 * kWidth] = std::nan("");
+  dump.add("model.layers.0.self_attn.attn.output", "f32", rows, out);
+  const Diagnosis found = diagnosed(dump);
+  ASSERT_FALSE(found.faults.empty());
+  EXPECT_THAT(found.faults[0].tensor, HasSubstr("k_cache"));
+  EXPECT_THAT(found.faults[0].summary, HasSubstr("2 slots of"));
+  EXPECT_THAT(found.faults[0].summary, HasSubstr("this step wrote them, and what it wrote was not dumped"));
+  EXPECT_THAT(found.faults[0].summary, Not(HasSubstr("born")));
 }
 
 /// GroupNorm of an image (1, channels, height, width): its rows are lines of pixels, its weight is of channels. One Inf
