@@ -42,6 +42,7 @@ void add_diff_command(CLI::App& app, Action& action);
 void add_bits_command(CLI::App& app, Action& action);
 void add_tokens_command(CLI::App& app, Action& action);
 void add_loss_command(CLI::App& app, Action& action);
+void add_memory_command(CLI::App& app, Action& action);
 void add_gui_command(CLI::App& app, Action& action);  ///< only with NANSCOPE_GUI
 void add_scenarios_command(CLI::App& app, Action& action);
 void add_trace_command(CLI::App& app, Action& action);

@@ -83,13 +83,19 @@ Result<void*> copy_to(kernels::Device& device, std::span<const std::byte> bytes,
 class Loader {
  public:
   Loader(LoadedModel& model, kernels::Device& device, WeightSource& source, std::stop_token stop)
-      : model_(model), device_(device), source_(source), stop_(std::move(stop)) {}
+      : model_(model), device_(&device), source_(&source), stop_(std::move(stop)) {}
+  /// Loads nothing: notes what would be loaded.
+  Loader(LoadedModel& model, std::vector<WeightShape>& shapes) : model_(model), shapes_(&shapes) {}
 
   const Weight* load(std::string name, std::int64_t rows, std::int64_t columns, bool pack) {
     if (status_ && stop_.stop_requested()) status_ = fail("stopped");
     if (!status_) return nullptr;
+    if (shapes_ != nullptr) {
+      shapes_->push_back({std::move(name), rows, columns, pack});
+      return nullptr;
+    }
     if (model_.checkpoint != nullptr) return load_as_stored(std::move(name), rows, columns, pack);
-    Result<std::vector<float>> values = source_.tensor(name, rows, columns);
+    Result<std::vector<float>> values = source_->tensor(name, rows, columns);
     if (values && values->size() != static_cast<std::size_t>(rows * columns)) {
       values = fail(fmt::format("weight '{}': expected {} x {} values, got {}", name, rows, columns, values->size()));
     }
@@ -97,7 +103,7 @@ class Loader {
       status_ = tl::unexpected(values.error());
       return nullptr;
     }
-    Result<Weight> weight = upload_weight(std::move(name), *values, rows, columns, pack, device_, model_.memory);
+    Result<Weight> weight = upload_weight(std::move(name), *values, rows, columns, pack, *device_, model_.memory);
     if (!weight) {
       status_ = tl::unexpected(weight.error());
       return nullptr;
@@ -124,7 +130,7 @@ class Loader {
     Weight& weight = model_.weights.emplace_back();
     weight.name = std::move(name);
     weight.view = {const_cast<std::byte*>(data->data), data->format, rows, columns, data->stride};
-    if (device_.reads_host_memory()) {
+    if (device_->reads_host_memory()) {
       model_.owners.push_back(std::move(data->owner));
     } else {
       weight.view.data =
@@ -148,7 +154,7 @@ class Loader {
     const std::size_t width = info(scales.format).storage_bytes();
     const std::span<const std::byte> bytes(static_cast<const std::byte*>(scales.data),
                                            static_cast<std::size_t>(elements_apart(scales)) * width);
-    if (!device_.reads_host_memory()) {
+    if (!device_->reads_host_memory()) {
       TensorView& codes = weight.scaled.codes;
       const std::int64_t code_bytes = elements_apart(codes) / (codes.format == Format::e2m1 ? 2 : 1);
       codes.data = copy({static_cast<const std::byte*>(codes.data), static_cast<std::size_t>(code_bytes)});
@@ -180,15 +186,16 @@ class Loader {
  private:
   void* copy(std::span<const std::byte> bytes) {
     if (!status_) return nullptr;
-    const Result<void*> copied = copy_to(device_, bytes, model_.memory);
+    const Result<void*> copied = copy_to(*device_, bytes, model_.memory);
     if (copied) return *copied;
     status_ = tl::unexpected(copied.error());
     return nullptr;
   }
 
   LoadedModel& model_;
-  kernels::Device& device_;
-  WeightSource& source_;
+  kernels::Device* device_ = nullptr;
+  WeightSource* source_ = nullptr;
+  std::vector<WeightShape>* shapes_ = nullptr;
   std::stop_token stop_;
   Status status_;
 };
@@ -285,6 +292,25 @@ LayerWeights load_layer(Loader& loader, const EngineConfig& config, std::int64_t
   return layer;
 }
 
+void load_all(Loader& loader, const EngineConfig& config, std::int64_t vocabulary, LoadedModel& model) {
+  const std::int64_t width = config.model.width;
+  const std::int64_t patch_inputs = 3 * config.model.patch_size * config.model.patch_size;
+  if (patch_inputs > 0) {
+    model.patch_embed = {loader.load("patch_embed.weight", width, patch_inputs, false),
+                         loader.load("patch_embed.bias", 1, width, false)};
+  }
+  model.embed.weight = loader.load("embed.weight", vocabulary, width, false);
+  if (config.model.positions > 0) {
+    model.positions.weight = loader.load("positions.weight", config.model.positions, width, false);
+  }
+  for (std::int64_t layer = 0; layer < config.model.layers && loader.status(); ++layer) {
+    model.layers.push_back(load_layer(loader, config, layer));
+  }
+  model.final_norm = loader.norm("final_norm", width);
+  model.lm_head.weight =
+      config.model.tied_head ? model.embed.weight : loader.load("lm_head.weight", vocabulary, width, true);
+}
+
 /// Knobs of the model that no weight depends on.
 bool shapes_no_weight(std::string_view knob) {
   constexpr std::array kFree = {"model.rope_base",         "model.local_rope_base",   "model.rotated",
@@ -315,26 +341,20 @@ Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config
   model->device = &device;
   model->checkpoint = source.checkpoint();
   model->versions = std::make_shared<VersionMemo>();
-  const std::int64_t width = config.model.width;
-  const std::int64_t patch_inputs = 3 * config.model.patch_size * config.model.patch_size;
   Loader loader(*model, device, source, std::move(stop));
-  if (patch_inputs > 0) {
-    model->patch_embed = {loader.load("patch_embed.weight", width, patch_inputs, false),
-                          loader.load("patch_embed.bias", 1, width, false)};
-  }
-  model->embed.weight = loader.load("embed.weight", vocabulary, width, false);
-  if (config.model.positions > 0) {
-    model->positions.weight = loader.load("positions.weight", config.model.positions, width, false);
-  }
-  for (std::int64_t layer = 0; layer < config.model.layers && loader.status(); ++layer) {
-    model->layers.push_back(load_layer(loader, config, layer));
-  }
-  model->final_norm = loader.norm("final_norm", width);
-  model->lm_head.weight =
-      config.model.tied_head ? model->embed.weight : loader.load("lm_head.weight", vocabulary, width, true);
+  load_all(loader, config, vocabulary, *model);
   if (!loader.status()) return tl::unexpected(loader.status().error());
   if (Status used = check_all_used(*model); !used) return tl::unexpected(used.error());
   return model;
+}
+
+std::vector<WeightShape> weight_shapes(const EngineConfig& config, std::int64_t vocabulary) {
+  LoadedModel model;
+  model.config = config.model;
+  std::vector<WeightShape> shapes;
+  Loader loader(model, shapes);
+  load_all(loader, config, vocabulary, model);
+  return shapes;
 }
 
 Result<Weight> upload_weight(std::string name, std::span<const float> values, std::int64_t rows, std::int64_t columns,

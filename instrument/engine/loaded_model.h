@@ -101,6 +101,16 @@ Result<std::vector<float>> weight_values(const LoadedModel& model, const Weight&
 Result<Weight> upload_weight(std::string name, std::span<const float> values, std::int64_t rows, std::int64_t columns,
                              bool pack, kernels::Device& device, std::vector<kernels::Buffer>& memory);
 
+/// A weight that a model has.
+struct WeightShape {
+  std::string name;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  bool product = false;  ///< products read it: quantizers store it as codes
+};
+/// Those of a model, in the order in which they are loaded; nothing is loaded or allocated. A tied head has none.
+std::vector<WeightShape> weight_shapes(const EngineConfig& config, std::int64_t vocabulary);
+
 /// `vocabulary` is the number of rows of the embedding and of the head; `stop` ends it between two weights.
 Result<std::shared_ptr<const LoadedModel>> load_model(const EngineConfig& config, kernels::Device& device,
                                                       WeightSource& source, std::int64_t vocabulary,

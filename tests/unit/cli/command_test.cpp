@@ -129,6 +129,29 @@ TEST_F(Command, CausalityWritesAMapAndTakesDumps) {
   expect_refused("causality x.npy", "x.npy");
 }
 
+/// Figures of Llama 3.1 8B: 8.03 billion parameters, 128 KiB of cache a token in bf16; 16 GiB of it are 131072 tokens.
+TEST_F(Command, MemoryNeedsAConfigurationAlone) {
+  write("config.json", R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "torch_dtype": "bfloat16", "tie_word_embeddings": false})");
+  const Output output = run("memory config.json --context 131072 --gpus 24,80G,10");
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("llama: 8.03 billion parameters\nWeights   14.96 GiB"));
+  EXPECT_THAT(output.out, HasSubstr("bf16       131 kB  16.00 GiB     16.00 GiB      0 requests      4 requests  "
+                                    "weights do not fit"));
+  const auto json = nlohmann::json::parse(run("memory config.json --weights nvfp4 --kv e4m3 --format json").out);
+  EXPECT_EQ(json["parameters"], 8030261248);
+  EXPECT_EQ(json["caches"][0]["format"], "e4m3");
+  EXPECT_EQ(json["caches"][0]["token_bytes"], 65536.0);
+  EXPECT_EQ(json["stored_bytes"], nullptr);
+  for (const char* wrong : {"--kv fp7", "--weights fp7", "--gpus x", "--gpus 0", "--context 0"}) {
+    const Output refused = run(std::string("memory config.json ") + wrong);
+    EXPECT_EQ(refused.code, 2) << wrong;
+    EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  }
+  EXPECT_THAT(run("memory nowhere.json").err, HasSubstr("nowhere.json: cannot open"));
+}
+
 TEST_F(Command, MissedExpectationKeepsTheRecording) {
   write("small.toml", replaced(kSmall, "requests_nan = []", "requests_nan = [0]"));
   const Output ran = run("run small.toml");
