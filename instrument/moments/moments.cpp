@@ -48,7 +48,8 @@ ExactMoments exact_moments(std::span<const float> values, double eps) {
   const double n = static_cast<double>(values.size());
   double sum = 0;
   for (const float value : values) sum += static_cast<double>(value);
-  ExactMoments exact{.mean = sum / n};
+  ExactMoments exact;
+  exact.mean = sum / n;
   for (const float value : values) exact.variance += std::pow(static_cast<double>(value) - exact.mean, 2) / n;
   exact.inverse = 1 / std::sqrt(exact.variance + eps);
   return exact;
@@ -92,7 +93,9 @@ Result<MomentsReport> compute_moments(std::span<const double> values, const Mome
     return fail(fmt::format("eps {} is not a number from 0 on", options.eps));
   if (Status status = check_name("form", options.form, kForms); !status) return tl::unexpected(status.error());
   if (Status status = check_name("order", options.order, kOrders); !status) return tl::unexpected(status.error());
-  MomentsReport report{.format = options.format, .eps = options.eps};
+  MomentsReport report;
+  report.format = options.format;
+  report.eps = options.eps;
   for (const double value : values) {
     const Rounding stored = round_value(options.format, value, Overflow::overflow);
     report.values.push_back(f32_of(stored.stored));
@@ -107,14 +110,16 @@ Result<MomentsReport> compute_moments(std::span<const double> values, const Mome
           (!options.order.empty() && kOrders[order] != options.order))
         continue;
       std::vector<float> stats(3);
-      Moments moments{.form = form_of(form, static_cast<SumOrder>(order))};
-      const kernels::LayerNormArgs args{.x = row_of(report.values),
-                                        .out = row_of(out),
-                                        .stats = row_of(stats),
-                                        .variance = moments.form.variance,
-                                        .order = moments.form.order,
-                                        .contract = moments.form.contract,
-                                        .eps = options.eps};
+      Moments moments;
+      moments.form = form_of(form, static_cast<SumOrder>(order));
+      kernels::LayerNormArgs args;
+      args.x = row_of(report.values);
+      args.out = row_of(out);
+      args.stats = row_of(stats);
+      args.variance = moments.form.variance;
+      args.order = moments.form.order;
+      args.contract = moments.form.contract;
+      args.eps = options.eps;
       if (Status status = (*device)->launch(args); !status) return tl::unexpected(status.error());
       moments.mean = stats[0];
       moments.variance = stats[1];

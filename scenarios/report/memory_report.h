@@ -18,11 +18,11 @@ struct CacheChoice {
 struct MemoryWords {
   std::string target;
   std::string family;
-  MemoryOptions options;
-  MemoryPlan plan;
-  std::optional<double> stored_bytes;  ///< of the checkpoint's files
-  std::vector<CacheChoice> caches;
-  std::vector<double> devices;  ///< bytes of memory of each size that was asked for
+  MemoryOptions options = {};
+  MemoryPlan plan = {};
+  std::optional<double> stored_bytes = {};  ///< of the checkpoint's files
+  std::vector<CacheChoice> caches = {};
+  std::vector<double> devices = {};  ///< bytes of memory of each size that was asked for
 };
 
 /// Weights, cache, what fits on each device, and what other formats of the cache take.
