@@ -1,6 +1,7 @@
 #include "cli/bits_command.h"
 
 #include "cli/command.h"
+#include "scenarios/report/moments_report.h"
 
 namespace nanscope::cli {
 
@@ -22,9 +23,9 @@ int run_moments(MomentsOptions options, const std::string& format, std::span<con
   if (!format.empty()) options.format = format_from_name(format).value_or(Format::f32);
   const Result<std::vector<double>> numbers = parse_moments_values(values);
   if (!numbers) return complain(numbers.error().message, "nanscope bits --moments");
-  const Result<MomentsReport> report = compute_moments(*numbers, options);
-  if (!report) return complain(report.error().message, "nanscope bits --moments");
-  print(json ? moments_json(*report) : moments_text(*report));
+  const Result<MomentsReport> made = compute_moments(*numbers, options);
+  if (!made) return complain(made.error().message, "nanscope bits --moments");
+  print(json ? report::moments_json(*made) : report::moments_text(*made, output_terminal()));
   return kClean;
 }
 

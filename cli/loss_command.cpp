@@ -12,9 +12,9 @@
 #include "cli/replay_limits.h"
 #include "instrument/files/file.h"
 #include "scenarios/library.h"
-#include "scenarios/open_run.h"
 #include "scenarios/report/loss_report.h"
-#include "scenarios/serve/text_loss.h"
+#include "scenarios/serve/measure_loss.h"
+#include "scenarios/target_kind.h"
 
 namespace nanscope::cli {
 namespace {
@@ -62,15 +62,17 @@ int show_loss(LossArguments& arguments, const Interrupt& interrupt) {
   arguments.loss.stop = interrupt.token();
   arguments.loss.progress = [&line](std::int64_t done, std::int64_t total) { line.show(done, total, "measured"); };
   // A scenario may be a file of others; a checkpoint's size is known to the user.
-  if (!scenarios::is_checkpoint(arguments.target)) arguments.loss.limits = arguments.limits;
+  const bool checkpoint = scenarios::is_checkpoint(arguments.target);
+  if (!checkpoint) arguments.loss.limits = arguments.limits;
+  arguments.loss.grow_cache = checkpoint;
   const auto loss = serve::measure_loss(*spec, as_text(*bytes), arguments.loss);
   line.clear();
   if (!loss) return failed({fmt::format("{}: {}", arguments.text, loss.error().message)}, interrupt);
-  print(arguments.format == "json"  ? report::loss_json(*loss, arguments.loss, arguments.text)
+  print(arguments.format == "json"  ? report::loss_json(*loss, arguments.text)
         : arguments.format == "csv" ? report::loss_csv(*loss)
-                                    : report::loss_text(*loss, arguments.loss, arguments.text, output_terminal()));
-  bool finite = std::isfinite(mean_of(*loss, serve::LossKind::parallel).mean);
-  if (arguments.loss.autoregressive) finite = finite && std::isfinite(mean_of(*loss, serve::LossKind::gap).mean);
+                                    : report::loss_text(*loss, arguments.text, output_terminal()));
+  bool finite = std::isfinite(mean_of(*loss, scenarios::LossKind::parallel).mean);
+  if (arguments.loss.autoregressive) finite = finite && std::isfinite(mean_of(*loss, scenarios::LossKind::gap).mean);
   return finite ? kClean : kFound;
 }
 

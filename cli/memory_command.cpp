@@ -66,7 +66,9 @@ Result<report::MemoryWords> words_of(const MemoryArguments& arguments) {
   if (!spec) return tl::unexpected(spec.error());
   EngineConfig config;
   if (Status used = use_model_spec(config, *spec); !used) return fail(arguments.target + ": " + used.error().message);
-  if (spec->quantized && arguments.weights.empty())
+  const auto stored = bytes_of_files(arguments.target);
+  const bool coded = spec->quantized || gguf_of(arguments.target).value_or(std::nullopt);
+  if (coded && arguments.weights.empty() && !stored)
     return fail(arguments.target + ": its weights are quantized: name their format, such as --weights e4m3");
   const std::string dtype(name(spec->format));
   report::MemoryWords words{.target = arguments.target, .family = spec->model.family};
@@ -82,8 +84,14 @@ Result<report::MemoryWords> words_of(const MemoryArguments& arguments) {
                    .cache = *cache,
                    .context = arguments.context,
                    .batch = arguments.batch};
-  words.plan = plan_memory(config, words.options);
-  words.stored_bytes = bytes_of_files(arguments.target);
+  words.stored_bytes = stored;
+  words.as_stored = coded && arguments.weights.empty();
+  const auto plan = [&](const MemoryOptions& options) {
+    MemoryPlan made = plan_memory(config, options);
+    if (words.as_stored) made.weight_bytes = *stored;
+    return made;
+  };
+  words.plan = plan(words.options);
   std::vector<std::string> formats = {cache_name};
   for (const char* one : {"bf16", "e4m3", "nvfp4"}) {
     if (std::ranges::find(formats, one) == formats.end()) formats.emplace_back(one);
@@ -91,7 +99,7 @@ Result<report::MemoryWords> words_of(const MemoryArguments& arguments) {
   for (const std::string& format : formats) {
     MemoryOptions options = words.options;
     options.cache = *find_storage(format);
-    words.caches.push_back({format, plan_memory(config, options)});
+    words.caches.push_back({format, plan(options)});
   }
   for (const std::string& typed : arguments.devices) {
     const auto bytes = device_bytes(typed);

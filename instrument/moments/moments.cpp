@@ -65,6 +65,13 @@ TensorView row_of(std::vector<float>& values) {
 std::span<const std::string_view> moments_forms() { return kForms; }
 std::span<const std::string_view> sum_orders() { return kOrders; }
 
+std::string_view form_name(const MomentsForm& form) {
+  if (form.variance == VarianceForm::one_pass) return form.contract ? kForms[1] : kForms[0];
+  return form.variance == VarianceForm::two_pass ? kForms[2] : kForms[3];
+}
+
+std::string_view order_name(SumOrder order) { return kOrders[static_cast<std::size_t>(order)]; }
+
 Result<std::vector<double>> parse_moments_values(std::span<const std::string> words) {
   std::vector<double> values;
   for (std::size_t i = 0; i < words.size(); ++i) {

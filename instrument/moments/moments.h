@@ -1,6 +1,7 @@
 #pragma once
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/numbers/format.h"
@@ -43,22 +44,20 @@ struct MomentsReport {
 struct MomentsOptions {
   Format format = Format::f32;  ///< the values are rounded to it first; all sums are f32, as in kernels
   float eps = 1e-5F;            ///< 0 or greater
-  std::string form;             ///< one-pass, one-pass-fused, two-pass, welford; empty: all
-  std::string order;            ///< sequential, warp, pairwise; empty: all
+  std::string form = {};        ///< one-pass, one-pass-fused, two-pass, welford; empty: all
+  std::string order = {};       ///< sequential, warp, pairwise; empty: all
 };
 
 /// Names of the forms, in the order of the report.
 std::span<const std::string_view> moments_forms();
 std::span<const std::string_view> sum_orders();
+std::string_view form_name(const MomentsForm& form);
+std::string_view order_name(kernels::SumOrder order);
 
 /// Reads values as typed: "11.2 x 8 3" is eight times 11.2 and a 3. At most 2^20 values. Errors name the word.
 Result<std::vector<double>> parse_moments_values(std::span<const std::string> words);
 
 /// Computes the moments on the CPU, bit for bit as the engine's norms do.
 Result<MomentsReport> compute_moments(std::span<const double> values, const MomentsOptions& options);
-
-/// A table for a terminal, or JSON ("schema": "nanscope.moments/1"); NaN and Inf are null in JSON.
-std::string moments_text(const MomentsReport& report);
-std::string moments_json(const MomentsReport& report);
 
 }  // namespace nanscope

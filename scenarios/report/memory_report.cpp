@@ -50,9 +50,11 @@ std::string memory_text(const MemoryWords& words, const Terminal& terminal) {
   std::string text = fmt::format("Model     {}, {}: {} parameters", printable(words.target, terminal),
                                  printable(words.family, terminal), count_text(plan.parameters));
   if (plan.active != plan.parameters) text += fmt::format(", of which a token meets {}", count_text(plan.active));
-  text += fmt::format("\nWeights   {}: matrices of products in {}, all others in {}", gib(plan.weight_bytes),
-                      options.weights.name, options.others.name);
-  if (words.stored_bytes) text += fmt::format("; the files hold {}", gib(*words.stored_bytes));
+  text += fmt::format("\nWeights   {}", gib(plan.weight_bytes));
+  text += words.as_stored ? ", as the files hold them"
+                          : fmt::format(": matrices of products in {}, all others in {}", options.weights.name,
+                                        options.others.name);
+  if (words.stored_bytes && !words.as_stored) text += fmt::format("; the files hold {}", gib(*words.stored_bytes));
   text += fmt::format(
       "\nCache     {} in {}: {} of {} tokens, {} a token{}\n", gib(plan.cache_bytes), options.cache.name,
       counted(options.batch, "request"), options.context, bytes_text(plan.token_bytes),
@@ -85,8 +87,8 @@ std::string memory_json(const MemoryWords& words) {
                {"parameters", plan.parameters},
                {"active_parameters", plan.active},
                {"product_parameters", plan.products},
-               {"weights", options.weights.name},
-               {"other_weights", options.others.name},
+               {"weights", words.as_stored ? Json(nullptr) : Json(options.weights.name)},
+               {"other_weights", words.as_stored ? Json(nullptr) : Json(options.others.name)},
                {"weight_bytes", plan.weight_bytes},
                {"stored_bytes", words.stored_bytes ? Json(*words.stored_bytes) : Json(nullptr)},
                {"context", options.context},

@@ -21,6 +21,7 @@ struct MemoryWords {
   MemoryOptions options = {};
   MemoryPlan plan = {};
   std::optional<double> stored_bytes = {};  ///< of the checkpoint's files
+  bool as_stored = false;                   ///< weights are quantized there, and are counted so
   std::vector<CacheChoice> caches = {};
   std::vector<double> devices = {};  ///< bytes of memory of each size that was asked for
 };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -15,11 +14,6 @@ namespace nanscope::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json json_number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
 
 std::string percent_text(double part) {
   if (part == 0) return "0";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "instrument/diagnosis/diagnosis.h"
@@ -29,6 +30,11 @@ Json requests_json(const std::vector<scenarios::RequestOutcome>& requests) {
 }
 
 }  // namespace
+
+nlohmann::ordered_json json_number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
 
 std::string dump_json(const Json& json) {
   return visible_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + '\n';

@@ -12,6 +12,9 @@ namespace nanscope::report {
 nlohmann::ordered_json run_json(const scenarios::Analysis& analysis, const RunContext& context);
 std::string run_markdown(const scenarios::Analysis& analysis, const RunContext& context);
 
+/// A number as JSON; NaN and Inf, which JSON lacks, as texts: "nan", "inf", "-inf".
+nlohmann::ordered_json json_number(double value);
+
 /// One line of text without a line break inside, as JSON that any reader takes: bytes that are no
 /// UTF-8 are replaced.
 std::string dump_json(const nlohmann::ordered_json& json);

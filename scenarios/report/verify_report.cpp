@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -26,11 +25,6 @@ std::size_t count_shared(const Verification& made) {
                                                 [](const VerifiedOutput& one) { return one.off && one.shared; }));
 }
 
-Json number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
-
 Json json_of(const VerifiedOutput& one) {
   Json out;
   out["tensor"] = one.name;
@@ -40,14 +34,14 @@ Json json_of(const VerifiedOutput& one) {
   out["step"] = one.step;
   out["elements"] = one.elements;
   out["explained"] = one.explained;
-  out["distance"] = number(one.distance);
+  out["distance"] = json_number(one.distance);
   out["off"] = one.off;
   if (!one.off) return out;
   out["worst"] = {{"row", one.worst.row},
                   {"channel", one.worst.channel},
-                  {"value", number(one.worst.actual)},
-                  {"expected", number(one.worst.expected)},
-                  {"bound", number(one.worst.bound)}};
+                  {"value", json_number(one.worst.actual)},
+                  {"expected", json_number(one.worst.expected)},
+                  {"bound", json_number(one.worst.bound)}};
   out["rows_off"] = one.bad_rows.size();
   out["rows"] = one.rows;
   out["bad_rows"] =
@@ -61,7 +55,7 @@ Json json_of(const VerifiedOutput& one) {
                                    {"text", each.text},
                                    {"op", each.op},
                                    {"share", each.share},
-                                   {"distance", number(each.distance)}});
+                                   {"distance", json_number(each.distance)}});
   }
   return out;
 }
@@ -179,7 +173,7 @@ std::string verify_json(const Verification& made, const FreeRun& free) {
   Json layers = Json::array();
   for (const FreeLayer& one : free.layers)
     layers.push_back(
-        {{"layer", one.layer}, {"name", one.name}, {"error", number(one.error)}, {"worst_token", one.worst_row}});
+        {{"layer", one.layer}, {"name", one.name}, {"error", json_number(one.error)}, {"worst_token", one.worst_row}});
   out["free_run"] = {{"made", !free.layers.empty()}, {"why_not", free.why},
                      {"rounding", free.rounding},    {"leaves_at", free.leaves_at ? Json(*free.leaves_at) : Json()},
                      {"prompt", free.prompt},        {"layers", std::move(layers)}};

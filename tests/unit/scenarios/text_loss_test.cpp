@@ -1,7 +1,5 @@
 // The loss of a text by a deployment: against the trainer's, which computes it with a kernel and a pass of its own, in
 // both ways; what a leak and a cache in 8 bits do to it; what is refused.
-#include "scenarios/serve/text_loss.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,10 +10,15 @@
 
 #include "scenarios/report/loss_report.h"
 #include "scenarios/scenario.h"
+#include "scenarios/serve/measure_loss.h"
 #include "scenarios/workbench.h"
 
 namespace nanscope::serve {
 namespace {
+
+using scenarios::LossKind;
+using scenarios::SequenceLoss;
+using scenarios::TextLoss;
 
 using scenarios::RunSpec;
 using ::testing::HasSubstr;
@@ -90,6 +93,21 @@ TEST(TextLoss, SequencesAreConsecutiveAndMayBeginWithAToken) {
   EXPECT_NE(begun.sequences[0].parallel, two.sequences[0].parallel);
 }
 
+TEST(TextLoss, TheCacheGrowsWhereItMay) {
+  RunSpec spec = spec_with(kPlain);
+  spec.config.kv.blocks = 1;
+  LossOptions options{.length = 20, .most_sequences = 2, .autoregressive = true};
+  EXPECT_THAT(measure_loss(spec, kText, options).error().message, HasSubstr("kv.blocks is 1"));
+  options.grow_cache = true;
+  const auto grown = measure_loss(spec, kText, options);
+  ASSERT_TRUE(grown) << grown.error().message;
+  const TextLoss plain = measured(kPlain, {.most_sequences = 2});
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(grown->sequences[i].parallel, plain.sequences[i].parallel);
+    EXPECT_EQ(grown->sequences[i].autoregressive, plain.sequences[i].autoregressive);
+  }
+}
+
 TEST(TextLoss, MeansAreOfSequences) {
   TextLoss loss;
   loss.sequences = {{.parallel = 1, .autoregressive = 2}, {.parallel = 3, .autoregressive = 7}};
@@ -102,22 +120,24 @@ TEST(TextLoss, MeansAreOfSequences) {
 }
 
 TEST(TextLoss, ReportsHoldTheSame) {
-  TextLoss loss{.sequences = {{.first_token = 0, .targets = 3, .parallel = 1, .autoregressive = 1.5},
-                              {.first_token = 4, .targets = 3, .parallel = 3, .autoregressive = 3.5}},
-                .text_tokens = 9,
-                .text_sequences = 2};
-  LossOptions options{.length = 4, .autoregressive = true};
-  const std::string text = report::loss_text(loss, options, "t.txt", {});
+  TextLoss loss;
+  loss.sequences = {{.first_token = 0, .targets = 3, .parallel = 1, .autoregressive = 1.5},
+                    {.first_token = 4, .targets = 3, .parallel = 3, .autoregressive = 3.5}};
+  loss.length = 4;
+  loss.text_tokens = 9;
+  loss.text_sequences = 2;
+  loss.autoregressive = true;
+  const std::string text = report::loss_text(loss, "t.txt", {});
   EXPECT_THAT(text, HasSubstr("Measured  2 of 2 sequences, 4 tokens each; nats a token"));
   EXPECT_THAT(text, HasSubstr("token by token         2.500000        1.000000     12.1825"));
   EXPECT_THAT(text, HasSubstr("Gap       +0.500000 +- 0.000000; positive"));
-  const auto json = nlohmann::json::parse(report::loss_json(loss, options, "t.txt"));
+  const auto json = nlohmann::json::parse(report::loss_json(loss, "t.txt"));
   EXPECT_EQ(json["gap"]["mean"], 0.5);
   EXPECT_EQ(json["sequences"][1]["first_token"], 4);
   EXPECT_EQ(report::loss_csv(loss), "first_token,targets,parallel,autoregressive\n0,3,1,1.5\n4,3,3,3.5\n");
-  options.autoregressive = false;
+  loss.autoregressive = false;
   loss.sequences[0].autoregressive = std::nan("");
-  EXPECT_EQ(nlohmann::json::parse(report::loss_json(loss, options, "t.txt"))["gap"], nullptr);
+  EXPECT_EQ(nlohmann::json::parse(report::loss_json(loss, "t.txt"))["gap"], nullptr);
   EXPECT_THAT(report::loss_csv(loss), HasSubstr("0,3,1,\n"));
 }
 

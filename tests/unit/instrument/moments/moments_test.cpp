@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace nanscope {
 namespace {
@@ -67,17 +66,6 @@ TEST(MomentsForms, UnknownNamesAndEpsAreRefused) {
   EXPECT_THAT(error({.form = "three-pass"}), HasSubstr("unknown form 'three-pass'; known: one-pass,"));
   EXPECT_THAT(error({.order = "random"}), HasSubstr("unknown order 'random'"));
   EXPECT_THAT(error({.eps = -1}), HasSubstr("eps -1"));
-}
-
-TEST(MomentsReports, TextAndJsonHoldTheSame) {
-  const MomentsReport report = compute_moments(values({"11.2", "x1024"}), {.form = "one-pass"}).value();
-  EXPECT_THAT(moments_text(report), HasSubstr("one-pass  sequential  11.200113           -0.0034484863"));
-  EXPECT_THAT(moments_text(report), HasSubstr("NaN: variance + eps is negative"));
-  const auto json = nlohmann::json::parse(moments_json(report));
-  EXPECT_EQ(json["forms"].size(), 3U);
-  EXPECT_EQ(json["forms"][0]["variance"], -452 * 0x1p-17);
-  EXPECT_EQ(json["forms"][0]["inverse"], nullptr);
-  EXPECT_EQ(json["forms"][2]["inverse"], static_cast<double>(report.forms[2].inverse));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "scenarios/serve/text_loss.h"
+#include "scenarios/serve/measure_loss.h"
 
 #include <fmt/format.h>
 
@@ -11,12 +11,18 @@
 #include "scenarios/serve/live_session.h"
 
 namespace nanscope::serve {
+
+using scenarios::SequenceLoss;
+using scenarios::TextLoss;
+
 namespace {
 
 /// Cuts the text into sequences; `made.sequences` get their places.
 Result<std::vector<std::vector<std::int32_t>>> sequences_of(const std::vector<std::int32_t>& tokens,
                                                             const LossOptions& options, TextLoss& made) {
   if (options.length < 2) return fail(fmt::format("a sequence of {} tokens has no target", options.length));
+  made.length = options.length;
+  made.autoregressive = options.autoregressive;
   made.text_tokens = std::ssize(tokens);
   made.text_sequences = made.text_tokens / options.length;
   if (made.text_sequences == 0) {
@@ -48,8 +54,14 @@ Result<double> loss_of(const Answer& answer, SequenceLoss& sequence) {
 /// Token by token: sequences share steps, in which each has one token; a request has the bits that it has alone.
 constexpr std::size_t kTogether = 8;
 
-scenarios::RunSpec spec_for(const scenarios::RunSpec& spec, bool autoregressive) {
+scenarios::RunSpec spec_for(const scenarios::RunSpec& spec, const LossOptions& options, bool autoregressive) {
   scenarios::RunSpec made = spec;
+  KvConfig& kv = made.config.kv;
+  if (options.grow_cache && kv.block_size > 0) {
+    const std::int64_t tokens = options.length + 2;  // the one before it, and the one that an answer has at least
+    const std::int64_t needed = (tokens + kv.block_size - 1) / kv.block_size;
+    kv.blocks = std::max(kv.blocks, needed * (autoregressive ? std::int64_t{kTogether} : 1));
+  }
   made.config.batch.requests = autoregressive ? std::int64_t{kTogether} : 1;
   made.config.batch.chunk = autoregressive ? 1 : 0;
   if (!autoregressive) made.config.batch.pad_to = 0;
@@ -91,28 +103,13 @@ Status measure_all(LiveSession& session, std::span<const std::vector<std::int32_
 
 }  // namespace
 
-MeanOfSequences mean_of(const TextLoss& loss, LossKind kind) {
-  const auto value = [&](const SequenceLoss& one) {
-    return kind == LossKind::parallel         ? one.parallel
-           : kind == LossKind::autoregressive ? one.autoregressive
-                                              : one.autoregressive - one.parallel;
-  };
-  MeanOfSequences made;
-  const auto count = static_cast<double>(loss.sequences.size());
-  for (const SequenceLoss& one : loss.sequences) made.mean += value(one) / count;
-  double squares = 0;
-  for (const SequenceLoss& one : loss.sequences) squares += std::pow(value(one) - made.mean, 2);
-  made.error = count > 1 ? std::sqrt(squares / (count - 1) / count) : std::numeric_limits<double>::quiet_NaN();
-  return made;
-}
-
 Result<TextLoss> measure_loss(const scenarios::RunSpec& spec, std::string_view text, const LossOptions& options) {
   TextLoss made;
   std::vector<std::vector<std::int32_t>> tokens;
   for (const bool autoregressive : {false, true}) {
     if (autoregressive && !options.autoregressive) break;
     const auto session =
-        LiveSession::open(spec_for(spec, autoregressive),
+        LiveSession::open(spec_for(spec, options, autoregressive),
                           {.recording = {}, .capture = "none", .limits = options.limits, .stop = options.stop});
     if (!session) return tl::unexpected(session.error());
     if (!autoregressive) {
