@@ -70,6 +70,7 @@ void FileBrowser::take() {
   std::optional<Result<FileList>> made = reading_.take();
   if (!made) return;
   shown_ = *made ? std::move(**made) : FileList{.folder = wanted_, .entries = {}, .problem = made->error().message};
+  lines_.clear();  // they were of the folder before
   understand();
 }
 

@@ -247,7 +247,8 @@ void StartScreen::draw_search(Area area) {
   const ImGuiIO& io = ImGui::GetIO();
   if (io.KeyCtrl && key_pressed(GLFW_KEY_F, false)) search_.focus();
   search_.draw(look_, "search", "search: a name, a fault, a format (Ctrl+F)", look_.fonts.text, area);
-  if (key_pressed(GLFW_KEY_ESCAPE, false) && !path_.active()) search_.text.clear();
+  const bool covered = browser_.is_open() || listing_keys_;
+  if (key_pressed(GLFW_KEY_ESCAPE, false) && !path_.active() && !covered) search_.text.clear();
   if (search_.text == found_for_) return;
   found_for_ = search_.text;
   found_ = find_scenarios(scenarios_, found_for_);
