@@ -33,11 +33,12 @@ std::string decoded_line(const Tokenizer& tokenizer, const TokensOf& made, const
   return line + "\n";
 }
 
-/// Token 0 is what an argmax answers that finds nothing greater than NaN.
+/// Token 0 is what an argmax answers where all logits are NaN: nothing is greater than the first, and the first NaN is
+/// it.
 std::string special_lines(const Tokenizer& tokenizer, const TokensOf& made, const Terminal& terminal) {
   Table table({Align::left, Align::right, Align::left, Align::left});
   table.row({"role", "id", "piece", "source"});
-  table.row({"first", "0", piece_of(tokenizer, 0, terminal), "the answer of an argmax that passes over NaN"});
+  table.row({"first", "0", piece_of(tokenizer, 0, terminal), "the answer of an argmax over a row of NaN"});
   for (const SpecialToken& one : made.special) {
     table.row({one.role, std::to_string(one.id), piece_of(tokenizer, one.id, terminal), one.source});
   }

@@ -33,7 +33,7 @@ Tokens    2 for 3 bytes
 Decoded   "b a", equal to the text
 
   role   id  piece    source
-  first   0  "!"      the answer of an argmax that passes over NaN
+  first   0  "!"      the answer of an argmax over a row of NaN
   pad     5  no text  config.json
 )");
   const auto json = nlohmann::json::parse(tokens_json(tokenizer, made));
