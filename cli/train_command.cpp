@@ -41,6 +41,7 @@ struct TrainArguments {
   std::int64_t save_every = 100;
   std::int64_t log_every = 0;
   std::string csv;
+  std::string scales_csv;
   std::string record;
   std::string held_out;
   std::string capture = "none";
@@ -132,14 +133,17 @@ class Training {
       if (Status loaded = training_->resume(arguments_.output); !loaded) return loaded;
     }
     replace_ = arguments_.force && !resumed;
-    if (arguments_.csv.empty()) return {};
     // A run that was killed before its first save left curves of the steps before this save, and no later ones.
     const std::int64_t first_save = arguments_.save_every > 0 ? std::min(arguments_.save_every, steps) : steps;
     const std::int64_t end_step = resumed ? std::numeric_limits<std::int64_t>::max() : first_save;
-    auto curves = TrainingCurves::open(arguments_.csv, training_->done(), end_step, arguments_.resume,
-                                       {.replace = arguments_.force, .inputs = inputs_});
-    if (!curves) return tl::unexpected(curves.error());
-    curves_ = std::move(*curves);
+    for (const auto& [what, path] :
+         {std::pair{CurvesOf::steps, arguments_.csv}, std::pair{CurvesOf::scales, arguments_.scales_csv}}) {
+      if (path.empty()) continue;
+      auto curves = TrainingCurves::open(what, path, training_->done(), end_step, arguments_.resume,
+                                         {.replace = arguments_.force, .inputs = inputs_});
+      if (!curves) return tl::unexpected(curves.error());
+      curves_.push_back(std::move(*curves));
+    }
     return {};
   }
 
@@ -152,9 +156,10 @@ class Training {
       auto report = training_->step();
       if (!report) return tl::unexpected(report.error());
       last_ = *report;
-      if (curves_) {
-        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        if (Status added = curves_->add(*last_, seconds); !added) return added;
+      usage_.add(*last_);
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      for (TrainingCurves& curves : curves_) {
+        if (Status added = curves.add(*last_, seconds); !added) return added;
       }
       log.show(*last_);
       const bool due = arguments_.save_every > 0 && training_->done() % arguments_.save_every == 0;
@@ -199,8 +204,8 @@ class Training {
       print(fmt::format("{}: all {} steps are done already\n", arguments_.output, steps));
       return kClean;
     }
-    print(fmt::format("trained {} steps: {}\nThe model is in {}; --resume with more --steps continues\n",
-                      steps - first_, step_text(*last_), arguments_.output));
+    print(fmt::format("trained {} steps: {}\n{}The model is in {}; --resume with more --steps continues\n",
+                      steps - first_, step_text(*last_), usage_.text(), arguments_.output));
     return std::isfinite(last_->loss) ? kClean : kFound;
   }
 
@@ -209,7 +214,8 @@ class Training {
   Interrupt& interrupt_;
   std::unique_ptr<scenarios::Workbench> workbench_;
   std::unique_ptr<scenarios::TrainingRun> training_;  ///< uses workbench_
-  std::optional<TrainingCurves> curves_;
+  std::vector<TrainingCurves> curves_;
+  ScaleUsage usage_;
   std::optional<train::StepReport> last_;
   std::string held_out_;  ///< the text
   std::int64_t first_ = 0;
@@ -242,6 +248,11 @@ void add_outputs(CLI::App& command, TrainArguments& arguments) {
   command
       .add_option("--csv", arguments.csv,
                   "Write one row per step: step,loss,gradient_norm,learning_rate,loss_scale,skipped,seconds")
+      ->type_name("FILE");
+  command
+      .add_option("--scales-csv", arguments.scales_csv,
+                  "Write one row per step and scale of attention (scores.format, scores.qk_format): "
+                  "step,layer,target,head,scale,absmax,used")
       ->type_name("FILE");
   command
       .add_option("--held-out", arguments.held_out,

@@ -15,18 +15,20 @@ namespace nanscope::cli {
 
 namespace {
 
-constexpr std::string_view kHeader = "step,loss,gradient_norm,learning_rate,loss_scale,skipped,seconds\n";
+constexpr std::string_view kStepsHeader = "step,loss,gradient_norm,learning_rate,loss_scale,skipped,seconds\n";
+constexpr std::string_view kScalesHeader = "step,layer,target,head,scale,absmax,used\n";
 constexpr std::uint64_t kMostCurves = std::uint64_t{1} << 30;
 
 /// The header and the rows of steps before `first_step`. Drops an incomplete last row, which a killed process leaves.
 /// Errors: not a file of curves; a row of step `end_step` or later.
-Result<std::string> rows_before(const std::filesystem::path& path, std::int64_t first_step, std::int64_t end_step) {
+Result<std::string> rows_before(const std::filesystem::path& path, std::string_view header, std::int64_t first_step,
+                                std::int64_t end_step) {
   const auto bytes = read_file(path, kMostCurves);
   if (!bytes) return tl::unexpected(bytes.error());
   std::string_view text = as_text(*bytes);
-  if (!text.starts_with(kHeader)) return fail(path.string() + ": holds no curves of a training run");
-  text.remove_prefix(kHeader.size());
-  std::string rows(kHeader);
+  if (!text.starts_with(header)) return fail(path.string() + ": holds no curves of a training run");
+  text.remove_prefix(header.size());
+  std::string rows(header);
   for (;;) {
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) return rows;
@@ -40,19 +42,37 @@ Result<std::string> rows_before(const std::filesystem::path& path, std::int64_t 
   }
 }
 
+// The shortest digits that restore the same double.
+
+std::string step_row(const train::StepReport& report, double seconds) {
+  return fmt::format("{},{},{},{},{},{},{:.6f}\n", report.step, report.loss, report.gradient_norm, report.learning_rate,
+                     report.loss_scale, report.skipped ? 1 : 0, seconds);
+}
+
+std::string scale_rows(const train::StepReport& report) {
+  std::string rows;
+  for (const ScoreBook::StepUse& use : report.scores) {
+    const std::string head = use.head < 0 ? std::string("all") : std::to_string(use.head);
+    rows += fmt::format("{},{},{},{},{},{},{}\n", report.step, use.layer, name(use.target), head, use.scale, use.absmax,
+                        use.used());
+  }
+  return rows;
+}
+
 }  // namespace
 
-Result<TrainingCurves> TrainingCurves::open(const std::filesystem::path& path, std::int64_t first_step,
+Result<TrainingCurves> TrainingCurves::open(CurvesOf what, const std::filesystem::path& path, std::int64_t first_step,
                                             std::int64_t end_step, bool resume, OutputOptions output) {
   std::error_code error;
-  std::string rows(kHeader);
+  const std::string_view header = what == CurvesOf::steps ? kStepsHeader : kScalesHeader;
+  std::string rows(header);
   if (resume && std::filesystem::is_regular_file(path, error)) {
-    auto kept = rows_before(path, first_step, end_step);
+    auto kept = rows_before(path, header, first_step, end_step);
     if (!kept) return tl::unexpected(kept.error());
     rows = std::move(*kept);
     output.replace = true;
   }
-  TrainingCurves curves(path);
+  TrainingCurves curves(what, path);
   if (is_stream(path)) {
     curves.file_.open(path, std::ios::binary);
     curves.file_ << rows << std::flush;
@@ -65,11 +85,36 @@ Result<TrainingCurves> TrainingCurves::open(const std::filesystem::path& path, s
 }
 
 Status TrainingCurves::add(const train::StepReport& report, double seconds) {
-  // The shortest digits that restore the same double.
-  file_ << fmt::format("{},{},{},{},{},{},{:.6f}\n", report.step, report.loss, report.gradient_norm,
-                       report.learning_rate, report.loss_scale, report.skipped ? 1 : 0, seconds)
-        << std::flush;
+  file_ << (what_ == CurvesOf::steps ? step_row(report, seconds) : scale_rows(report)) << std::flush;
   return file_ ? Status() : fail(path_.string() + ": cannot be written; the disk may be full");
+}
+
+void ScaleUsage::add(const train::StepReport& report) {
+  for (const ScoreBook::StepUse& use : report.scores) {
+    ++uses_;
+    const double used = use.used() <= 1 ? use.used() : 1;
+    sum_ += used;
+    ++counts_.at(use.overflows() ? kParts : std::min(kParts - 1, static_cast<std::size_t>(used * kParts)));
+  }
+}
+
+/// The part of the format below which that part of the uses lies, to a thousandth.
+double ScaleUsage::at(double part) const {
+  const auto below = static_cast<std::int64_t>(part * static_cast<double>(uses_ - 1));
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < kParts; ++i) {
+    count += counts_.at(i);
+    if (count > below) return (static_cast<double>(i) + 0.5) / kParts;
+  }
+  return 1;
+}
+
+std::string ScaleUsage::text() const {
+  if (uses_ == 0) return {};
+  return fmt::format(
+      "scales of attention: {} of {} overflowed; used of the format: mean {:.1f} %, median {:.1f} %, 10th and 90th "
+      "percentile {:.1f} and {:.1f} %\n",
+      counts_.back(), uses_, 100 * sum_ / static_cast<double>(uses_), 100 * at(0.5), 100 * at(0.1), 100 * at(0.9));
 }
 
 std::string step_text(const train::StepReport& report) {

@@ -49,7 +49,9 @@ class LayerPolicy {
       policy_->weights_changed(now.worst_case, now.calibrated);
     }
     settled_ = policy_->settled();
-    return policy_->scale(point.absmax);
+    const double scale = policy_->scale(point.absmax);
+    policy_->seen(point.absmax);
+    return scale;
   }
 
  private:
@@ -74,7 +76,7 @@ ScoreTrial try_one(const PolicyCandidate& candidate, const ScoreRun& run) {
     const ScorePoint& point = run.points[i];
     LayerPolicy& policy = layers.try_emplace(point.layer, candidate, run, point.layer).first->second;
     if (!policy.can_be_tried()) {
-      trial.problem = "the weights are not known";
+      trial.problem = run.unbounded;
       trial.points.clear();
       return trial;
     }

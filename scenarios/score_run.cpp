@@ -24,6 +24,14 @@ void add(const LayerScales& layer, StepId from, std::vector<ScoreBounds>& bounds
 Status add_recorded(const RunSpec& spec, const std::set<std::int64_t>& layers, const ScoreRunOptions& options,
                     ScoreRun& run) {
   const StepId last = run.points.back().step;
+  const ScoresConfig& scores = spec.config.scores;
+  if (scores.format != Format::f32) run.start = static_cast<double>(scores.start);
+  if (const TrainConfig& train = spec.config.train; train.steps > 0) {
+    // A training step is three steps of the run.
+    if (train.forget_scales_step >= 0) run.losses.push_back({3 * train.forget_scales_step + 1, 1.0});
+    run.unbounded = "each training step changes the weights; nanscope train --set scores.policy=geometry follows them";
+    return {};
+  }
   run.weights.model = spec.config.model;
   run.weights.alpha = calibration(tail_shape(spec.config.model, options.settings.length), options.settings);
   std::vector<StepId> steps = steps_of_change(spec.transients, last);
@@ -38,8 +46,6 @@ Status add_recorded(const RunSpec& spec, const std::set<std::int64_t>& layers, c
       if (from == 0) run.weights.layers.push_back(std::move(*made));
     }
   }
-  const ScoresConfig& scores = spec.config.scores;
-  if (scores.format != Format::f32) run.start = static_cast<double>(scores.start);
   for (const Transient& one : spec.transients) {
     if (one.kind != TransientKind::forget_scores) continue;
     run.losses.push_back({one.step, one.start > 0 ? one.start : run.start});
@@ -47,6 +53,16 @@ Status add_recorded(const RunSpec& spec, const std::set<std::int64_t>& layers, c
   std::sort(run.losses.begin(), run.losses.end(),
             [](const ScoreLoss& a, const ScoreLoss& b) { return a.from < b.from; });
   return {};
+}
+
+/// All sequences of a training step have one point a layer.
+void add_to_step(const ScorePoint& point, std::vector<ScorePoint>& points) {
+  const auto same = std::find_if(points.rbegin(), points.rend(), [&](const ScorePoint& one) {
+    return one.step != point.step || one.layer == point.layer;
+  });
+  if (same == points.rend() || same->step != point.step) return points.push_back(point);
+  same->absmax = std::max(same->absmax, point.absmax);
+  same->finite = same->finite && point.finite;
 }
 
 }  // namespace
@@ -59,7 +75,13 @@ std::vector<ScorePoint> scores_of(RunView& run) {
       if (op.kind != OpKind::attention_scores || !op.layer) continue;
       const Tensor* scores = run.result(op);
       if (scores == nullptr || !scores->known || scores->stated) continue;
-      points.push_back({step.id, *op.layer, double{scores->health.absmax}, scores->health.bad() == 0 || scores->hides});
+      const ScorePoint point{step.id, *op.layer, double{scores->health.absmax},
+                             scores->health.bad() == 0 || scores->hides};
+      if (step.kind == StepKind::forward) {
+        add_to_step(point, points);
+      } else {
+        points.push_back(point);
+      }
     }
   }
   return points;

@@ -39,10 +39,12 @@ struct ScoreRun {
   std::vector<ScoreBounds> bounds;  ///< `from` ascending; of a layer that has none, the weights are not known
   std::vector<ScoreLoss> losses;    ///< ascending
   ModelScales weights;              ///< of those that the run began with; without layers where they are not known
-  double start = 1;                 ///< what a history stands for as the run begins: scores.start where it has one
+  std::string unbounded = "the weights are not known";  ///< why `bounds` are missing, where they are
+  double start = 1;  ///< what a history stands for as the run begins: scores.start where it has one
 };
 
-/// In order of execution. Empty where no scores were recorded or dumped.
+/// In order of execution; all sequences of a training step are one point a layer. Empty where no scores were recorded
+/// or dumped.
 std::vector<ScorePoint> scores_of(RunView& run);
 
 struct ScoreRunOptions {

@@ -314,9 +314,11 @@ struct LossAttributes {
 struct BackwardAttributes {
   std::optional<std::string> blocks;  ///< preset that the operands are read in
   std::optional<bool> stochastic, hadamard;
+  std::optional<std::string> gradient_blocks;  ///< that of gradients among them, where it is another
   template <class Self, class Visit>
   static void fields(Self& self, const Visit& visit) {
     visit("blocks", self.blocks), visit("stochastic", self.stochastic), visit("hadamard", self.hadamard);
+    visit("gradient_blocks", self.gradient_blocks);
   }
 };
 

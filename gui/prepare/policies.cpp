@@ -111,7 +111,9 @@ class OfScores final : public ScalePolicy {
   Result<ScaleChoice> choose(const ScaleContext&, RowMagnitudes& rows) override {
     const Result<float> absmax = rows.tensor();
     if (!absmax) return tl::unexpected(absmax.error());
-    return ScaleChoice{.scales = {static_cast<float>(policy_->scale(double{*absmax}))}, .origin = {}};
+    ScaleChoice choice{.scales = {static_cast<float>(policy_->scale(double{*absmax}))}, .origin = {}};
+    policy_->seen(double{*absmax});
+    return choice;
   }
 
  private:

@@ -211,6 +211,10 @@ struct TrainConfig {
   LearningRateDecay decay = LearningRateDecay::none;
   std::int64_t spike_step = -1;  ///< step, from 0, whose learning rate is multiplied
   float spike = 1;
+  std::int64_t weight_spike_step = -1;  ///< step, from 0, before which weights are multiplied
+  float weight_spike = 1;
+  std::string weight_spike_of = "layers.*.q_proj.weight";
+  std::int64_t forget_scales_step = -1;  ///< step, from 0, before which the state of scores.policy is lost
   float beta1 = 0.9F;
   float beta2 = 0.999F;
   float eps = 1e-8F;
@@ -223,7 +227,9 @@ struct TrainConfig {
   Format gradient_format = Format::f32;  ///< of the gradients of activations
   Format state_format = Format::f32;     ///< of the optimizer's moments
   std::string blocks;            ///< preset that the backward products read their operands in; empty: as they are
-  bool stochastic = false;       ///< their elements are rounded stochastically
+  std::string gradient_blocks;   ///< preset for gradients among them; empty: `blocks`
+  std::string weight_blocks;     ///< preset that projections' weights are rounded to behind each step; empty: they stay
+  bool stochastic = false;       ///< elements of gradients are rounded stochastically
   bool hadamard = false;         ///< operands are rotated before they are quantized
   bool attention_blocks = true;  ///< gradients of attention are made on blocks where attention itself is
 };

@@ -66,8 +66,8 @@ std::string_view knob_of(ScoreTarget target) {
   return target == ScoreTarget::scores ? "scores.policy" : "scores.qk_policy";
 }
 
-std::string_view words_of(ScoreTarget target) {
-  return target == ScoreTarget::scores ? "scores" : target == ScoreTarget::queries ? "queries" : "keys";
+std::string name_in_memory(std::size_t attention_rank, ScoreTarget target, std::size_t head) {
+  return fmt::format("{}.{}.{}", attention_rank, name(target), head);
 }
 
 const std::string& policy_of(const ScoresConfig& scores, ScoreTarget target) {
@@ -109,6 +109,10 @@ Status check_scale_file(const ScoresConfig& scores) {
 
 }  // namespace
 
+std::string_view name(ScoreTarget target) {
+  return target == ScoreTarget::scores ? "scores" : target == ScoreTarget::queries ? "queries" : "keys";
+}
+
 Format score_format(const ScoresConfig& scores, ScoreTarget target) {
   return target == ScoreTarget::scores ? scores.format : scores.qk_format;
 }
@@ -119,7 +123,8 @@ bool quantizes_attention(const ScoresConfig& scores) {
 
 const std::string& ScoreBook::policy(ScoreTarget target) const { return policy_of(config_->scores, target); }
 
-Result<ScoreBook> ScoreBook::create(const EngineConfig& config, kernels::Device& device, const LoadedModel& model) {
+Result<ScoreBook> ScoreBook::create(const EngineConfig& config, kernels::Device& device, const LoadedModel& model,
+                                    ScoreSteps steps) {
   const ScoresConfig& scores = config.scores;
   const NamedWeights weights = weights_of(model, device);
   const bool bounded = any_target(scores, of_weights);
@@ -130,7 +135,7 @@ Result<ScoreBook> ScoreBook::create(const EngineConfig& config, kernels::Device&
     if (!read) return fail("scores.scales: " + read.error().message);
     file = std::move(*read);
   }
-  ScoreBook book(config, device);
+  ScoreBook book(config, device, steps);
   for (std::int64_t layer = 0; layer < config.model.layers; ++layer) {
     if (is_recurrent(config.model, layer)) continue;
     std::optional<LayerScales> bounds;
@@ -189,8 +194,8 @@ Result<std::vector<ScoreBook::Scale>> ScoreBook::scales_of(ScoreTarget target, s
 Status ScoreBook::bound(ScoreTarget target, std::int64_t layer, const LayerScales* bounds,
                         std::vector<Scale>& scales) const {
   if (bounds == nullptr || bounds->bound == ScoreBound::none) {
-    return fail(fmt::format("{}={}: nothing bounds the {} of layer {}", knob_of(target), policy(target),
-                            words_of(target), layer));
+    return fail(
+        fmt::format("{}={}: nothing bounds the {} of layer {}", knob_of(target), policy(target), name(target), layer));
   }
   const std::vector<HeadBounds> own = bounds_of(*bounds, target);
   const bool each = config_->scores.per == ScoresPer::head;
@@ -234,9 +239,64 @@ void ScoreBook::forget(double start) {
         scale.settings.start = start;
         scale.policy = find_score_policy(policy(target))->make(scale.settings);
         scale.before = {};
+        scale.since = 0;
+        scale.in_step.reset();
       }
     }
   }
+}
+
+std::vector<ScoreBook::StepUse> ScoreBook::end_step() {
+  std::vector<StepUse> uses;
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+    for (const ScoreTarget target : kScoreTargets) {
+      std::vector<Scale>& scales = layers_[layer][static_cast<std::size_t>(target)];
+      for (std::size_t i = 0; i < scales.size(); ++i) {
+        Scale& scale = scales[i];
+        if (!scale.in_step) continue;
+        uses.push_back({.layer = static_cast<std::int64_t>(layer),
+                        .target = target,
+                        .head = scales.size() > 1 ? static_cast<std::int64_t>(i) : -1,
+                        .scale = double{scale.in_step->scale},
+                        .absmax = scale.in_step->absmax,
+                        .largest = scale.settings.largest});
+        remember(target, scale, scale.in_step->origin);
+        scale.in_step.reset();
+      }
+    }
+  }
+  return uses;
+}
+
+ScoreMemory ScoreBook::memory() const {
+  ScoreMemory memory;
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+    for (const ScoreTarget target : kScoreTargets) {
+      const std::vector<Scale>& scales = layers_[layer][static_cast<std::size_t>(target)];
+      for (std::size_t i = 0; i < scales.size(); ++i) {
+        memory[name_in_memory(layer, target, i)] = scales[i].policy->memory();
+      }
+    }
+  }
+  return memory;
+}
+
+Status ScoreBook::restore(const ScoreMemory& memory) {
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+    for (const ScoreTarget target : kScoreTargets) {
+      std::vector<Scale>& scales = layers_[layer][static_cast<std::size_t>(target)];
+      for (std::size_t i = 0; i < scales.size(); ++i) {
+        const std::string name = name_in_memory(layer, target, i);
+        const auto found = memory.find(name);
+        if (found == memory.end()) return fail(fmt::format("no memory of the scale '{}'", name));
+        if (!scales[i].policy->restore(found->second)) {
+          return fail(
+              fmt::format("the memory of the scale '{}' is not of {}={}", name, knob_of(target), policy(target)));
+        }
+      }
+    }
+  }
+  return {};
 }
 
 Result<std::vector<ScoreBook::Use>> ScoreBook::use(const ScaleContext& context, std::int64_t attention_rank,
@@ -281,11 +341,23 @@ ScoreBook::Use ScoreBook::use_one(const ScaleContext& context, ScoreTarget targe
   } else {
     use.origin = scale.before.step < 0 ? ScaleOrigin{.source = ScaleSource::fixed, .absmax = scale.settings.start}
                                        : scale.before;
-    // Which of the steps before was the largest, as far as it is still remembered.
-    const bool forgotten = policy(target) == "delayed" && context.step - scale.before.step >= config_->scores.history;
-    if (scale.before.step < 0 || forgotten || !(absmax <= scale.before.absmax)) scale.before = now;
+  }
+  if (steps_ == ScoreSteps::each_use) {
+    remember(target, scale, now);
+  } else if (!scale.in_step || !(absmax <= scale.in_step->absmax)) {
+    scale.in_step = Use{use.scale, absmax, now};
   }
   return use;
+}
+
+void ScoreBook::remember(ScoreTarget target, Scale& scale, const ScaleOrigin& now) const {
+  scale.policy->seen(now.absmax);
+  ++scale.since;
+  // Which of the steps before was the largest, as far as it is still remembered.
+  const bool forgotten = policy(target) == "delayed" && scale.since >= config_->scores.history;
+  if (scale.before.step >= 0 && !forgotten && now.absmax <= scale.before.absmax) return;
+  scale.before = now;
+  scale.since = 0;
 }
 
 std::vector<ScaleRow> ScoreBook::ledger_rows(const ScaleContext& context, std::int64_t op, ScoreTarget target,

@@ -99,6 +99,22 @@ std::vector<Knob> optimizer_knobs() {
           "train.spike", "0..1e9", "what the learning rate of that step is multiplied by",
           [](auto& c) -> auto& { return c.train.spike; }),
       knob(
+          "train.weight_spike_step", "-1..1000000",
+          "training step, from 0, before which weights are multiplied; -1: none",
+          [](auto& c) -> auto& { return c.train.weight_spike_step; }),
+      knob(
+          "train.weight_spike", "0..1e9", "what these weights are multiplied by",
+          [](auto& c) -> auto& { return c.train.weight_spike; }),
+      knob(
+          "train.weight_spike_of", "text", "names of these weights, as a pattern with *",
+          [](auto& c) -> auto& { return c.train.weight_spike_of; }),
+      knob(
+          "train.forget_scales_step", "-1..1000000",
+          "training step, from 0, before which histories of scores.policy are lost, as in a resume without them: they "
+          "begin "
+          "as 1; -1: none",
+          [](auto& c) -> auto& { return c.train.forget_scales_step; }),
+      knob(
           "train.beta1", "0..1", "decay of AdamW's first moment", [](auto& c) -> auto& { return c.train.beta1; }),
       knob(
           "train.beta2", "0..1", "decay of AdamW's second moment", [](auto& c) -> auto& { return c.train.beta2; }),
@@ -140,6 +156,16 @@ std::vector<Knob> backward_knobs() {
           "block format that operands of the backward products are quantized to (`nanscope bits --block list`); empty: "
           "they are not",
           [](auto& c) -> auto& { return c.train.blocks; }),
+      knob(
+          "train.gradient_blocks", "name",
+          "block format of the gradients among these operands, as mxfp8-e5m2; empty: that of train.blocks",
+          [](auto& c) -> auto& { return c.train.gradient_blocks; }),
+      knob(
+          "train.weight_blocks", "name",
+          "block format that the weights of projections are rounded to at the start and behind each step: products "
+          "read "
+          "them so, the optimizer changes them in f32; empty: they are not",
+          [](auto& c) -> auto& { return c.train.weight_blocks; }),
       knob(
           "train.stochastic", "true|false", "whether gradients are rounded stochastically to the elements of blocks",
           [](auto& c) -> auto& { return c.train.stochastic; }),

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <deque>
+#include <utility>
 
 namespace nanscope {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 class Static final : public ScorePolicy {
  public:
   explicit Static(const ScorePolicySettings& settings) : scale_(settings.scale) {}
-  double scale(double) override { return scale_; }
+  double scale(double) const override { return scale_; }
 
  private:
   double scale_;
@@ -22,7 +23,7 @@ class Static final : public ScorePolicy {
 class Current final : public ScorePolicy {
  public:
   explicit Current(const ScorePolicySettings& settings) : largest_(settings.largest) {}
-  double scale(double absmax) override { return absmax == 0 ? 1 : absmax / largest_; }
+  double scale(double absmax) const override { return absmax == 0 ? 1 : absmax / largest_; }
 
  private:
   double largest_;
@@ -37,15 +38,27 @@ class Delayed final : public ScorePolicy {
         length_(static_cast<std::size_t>(settings.history)),
         history_{settings.start} {}
 
-  double scale(double absmax) override {
+  double scale(double) const override {
     // A NaN in the history is one in the scale, as torch.amax has it.
     double before = 0;
     for (const double one : history_) before = std::isnan(one) || std::isnan(before) ? NAN : std::max(before, one);
+    return before == 0 ? 1 : before / reach_;
+  }
+  void seen(double absmax) override {
     history_.push_back(absmax);
     // What it began with is no step: it goes when the first one comes.
     if (!begun_ || history_.size() > length_) history_.pop_front();
     begun_ = true;
-    return before == 0 ? 1 : before / reach_;
+  }
+  std::vector<double> memory() const override {
+    return begun_ ? std::vector<double>(history_.begin(), history_.end()) : std::vector<double>();
+  }
+  bool restore(std::span<const double> memory) override {
+    if (memory.size() > length_) return false;
+    if (memory.empty()) return true;
+    history_.assign(memory.begin(), memory.end());
+    begun_ = true;
+    return true;
   }
 
  private:
@@ -60,10 +73,13 @@ class Monotonic final : public ScorePolicy {
  public:
   explicit Monotonic(const ScorePolicySettings& settings)
       : reach_(settings.margin * settings.largest), largest_(settings.start) {}
-  double scale(double absmax) override {
-    const double now = largest_ / reach_;
-    largest_ = std::isnan(absmax) ? absmax : std::max(largest_, absmax);
-    return now;
+  double scale(double) const override { return largest_ / reach_; }
+  void seen(double absmax) override { largest_ = std::isnan(absmax) ? absmax : std::max(largest_, absmax); }
+  std::vector<double> memory() const override { return {largest_}; }
+  bool restore(std::span<const double> memory) override {
+    if (memory.size() > 1) return false;
+    if (!memory.empty()) largest_ = memory.front();
+    return true;
   }
 
  private:
@@ -76,7 +92,7 @@ class Geometry final : public ScorePolicy {
  public:
   explicit Geometry(const ScorePolicySettings& settings)
       : reach_(settings.utilization * settings.largest), scale_(settings.calibrated / reach_) {}
-  double scale(double) override { return scale_; }
+  double scale(double) const override { return scale_; }
   void weights_changed(double, double calibrated) override { scale_ = calibrated / reach_; }
 
  private:
@@ -89,12 +105,11 @@ class Geometry final : public ScorePolicy {
 class AutoAlpha final : public ScorePolicy {
  public:
   explicit AutoAlpha(const ScorePolicySettings& settings) : settings_(settings), bound_(settings.calibrated) {}
-  double scale(double absmax) override {
-    const double now = bound_ / (settings_.utilization * settings_.largest);
-    if (settled()) return now;
+  double scale(double) const override { return bound_ / (settings_.utilization * settings_.largest); }
+  void seen(double absmax) override {
+    if (settled()) return;
     slacks_.push_back(absmax / settings_.worst_case);
     if (settled()) freeze();
-    return now;
   }
   void weights_changed(double worst_case, double calibrated) override {
     settings_.worst_case = worst_case;
@@ -102,6 +117,13 @@ class AutoAlpha final : public ScorePolicy {
     if (settled()) freeze();
   }
   bool settled() const override { return std::ssize(slacks_) >= settings_.burn_in; }
+  std::vector<double> memory() const override { return slacks_; }
+  bool restore(std::span<const double> memory) override {
+    if (std::cmp_greater(memory.size(), settings_.burn_in)) return false;
+    slacks_.assign(memory.begin(), memory.end());
+    if (settled()) freeze();
+    return true;
+  }
 
  private:
   void freeze() {

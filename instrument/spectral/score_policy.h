@@ -33,13 +33,18 @@ double quantile_of(std::vector<double> values, double part);
 class ScorePolicy {
  public:
   virtual ~ScorePolicy() = default;
-  /// The scale of a step whose scores are `absmax` at most. Only `current` may look at that before; the others remember
-  /// it for later steps.
-  virtual double scale(double absmax) = 0;
+  /// The scale of a step whose scores are `absmax` at most, which only `current` looks at.
+  virtual double scale(double absmax) const = 0;
+  /// The step is done: its largest magnitude counts for the scales of later steps.
+  virtual void seen(double /*absmax*/) {}
   /// Bounds of the layer's scores from the next step on, as ScorePolicySettings has them.
   virtual void weights_changed(double /*worst_case*/, double /*calibrated*/) {}
   /// Whether the next scale follows from what the policy was to watch first.
   virtual bool settled() const { return true; }
+  /// What it has seen of the run, as restore() reads it: no bounds of weights. Empty where it remembers nothing.
+  virtual std::vector<double> memory() const { return {}; }
+  /// False where the numbers are no memory of such a policy; it is as before then.
+  virtual bool restore(std::span<const double> memory) { return memory.empty(); }
 };
 
 struct ScorePolicyEntry {

@@ -42,6 +42,7 @@ constexpr std::string_view kMaster = "master.";
 constexpr std::string_view kFirst = "first.";
 constexpr std::string_view kSecond = "second.";
 constexpr std::string_view kRounded = "rounded.";
+constexpr std::string_view kScores = "scores.";  ///< F64: what scores.policy remembers of a scale
 constexpr std::uint64_t kMostRunFile = std::uint64_t{16} << 20;
 constexpr std::uint64_t kMostState = std::uint64_t{1} << 40;
 constexpr std::array<std::string_view, 4> kFileKnobs = {"train.text", "model.weights", "model.tokenizer",
@@ -177,14 +178,19 @@ Result<std::vector<std::byte>> optimizer_file(const LoadedModel& model, const Tr
     if (Status done = add(kFirst, name, moments.first); !done) return tl::unexpected(done.error());
     if (Status done = add(kSecond, name, moments.second); !done) return tl::unexpected(done.error());
   }
+  for (const auto& [name, memory] : state.scores) {
+    tensors.push_back(
+        {fmt::format("{}{}", kScores, name), "F64", {std::ssize(memory)}, std::as_bytes(std::span(memory))});
+  }
   return encode_safetensors(
       tensors, {{"format", "pt"}, {"step", std::to_string(state.step)}, {std::string(kMadeBy), std::string(kTrainer)}});
 }
 
 /// Every bit as it is stored: NaN keeps its payload.
-std::vector<float> values_of_bytes(std::span<const std::byte> bytes) {
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+template <class Number>
+std::vector<Number> values_of_bytes(std::span<const std::byte> bytes) {
+  std::vector<Number> values(bytes.size() / sizeof(Number));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(Number));
   return values;
 }
 
@@ -200,8 +206,15 @@ Status read_optimizer(const fs::path& path, const RunFile& run, TrainState& stat
   if (!header) return tl::unexpected(header.error());
   for (const SafetensorsEntry& entry : header->entries) {
     const std::string_view name = entry.name;
-    if (entry.dtype != "F32") return damaged_run(path, fmt::format("'{}' is no F32", name));
-    auto values = values_of_bytes(std::span(*bytes).subspan(header->data_begin + entry.begin, entry.end - entry.begin));
+    const auto stored = std::span(*bytes).subspan(header->data_begin + entry.begin, entry.end - entry.begin);
+    const bool score = name.starts_with(kScores);
+    const std::string_view dtype = score ? "F64" : "F32";
+    if (entry.dtype != dtype) return damaged_run(path, fmt::format("'{}' is no {}", name, dtype));
+    if (score) {
+      state.scores[entry.name.substr(kScores.size())] = values_of_bytes<double>(stored);
+      continue;
+    }
+    auto values = values_of_bytes<float>(stored);
     if (name.starts_with(kMaster)) {
       state.weights[entry.name.substr(kMaster.size())] = std::move(values);
     } else if (name.starts_with(kRounded)) {

@@ -22,6 +22,11 @@ Result<std::unique_ptr<ForwardPass>> ForwardPass::create(const EngineConfig& con
   auto scales = ScaleBook::create(pass->config_, device);
   if (!scales) return tl::unexpected(scales.error());
   pass->scales_.emplace(std::move(*scales));
+  if (quantizes_attention(config.scores)) {
+    auto scores = ScoreBook::create(pass->config_, device, model, ScoreSteps::end_step);
+    if (!scores) return tl::unexpected(scores.error());
+    pass->scores_.emplace(std::move(*scores));
+  }
   return pass;
 }
 
@@ -56,7 +61,9 @@ void ForwardPass::tell_blocks(const StepRow& row, KvAction action, Emitter& emit
 }
 
 Result<Live> ForwardPass::run(StepInput input, Emitter& emitter) {
-  Forward pass({config_, model_, plan_, device_, workspace_, *pool_, *scales_, emitter}, input);
+  ForwardParts parts{config_, model_, plan_, device_, workspace_, *pool_, *scales_, emitter};
+  parts.scores = scores();
+  Forward pass(parts, input);
   pass.begin();
   for (std::size_t layer = 0; layer < plan_.layers.size() && emitter.ok(); ++layer) {
     for (const Branch which : {Branch::attention, Branch::mlp}) {

@@ -8,6 +8,7 @@
 #include "instrument/engine/kv_pool.h"
 #include "instrument/engine/op_plan.h"
 #include "instrument/engine/scale_book.h"
+#include "instrument/engine/score_book.h"
 #include "instrument/engine/workspace.h"
 
 namespace nanscope::train {
@@ -25,6 +26,9 @@ class ForwardPass {
   Result<Live> run(const StepRow& row, const std::vector<std::int32_t>& tokens, Emitter& emitter);
   /// One more token of the only sequence, which has `first` before it.
   Result<Live> run_next(std::int64_t first, std::int32_t token, Emitter& emitter);
+
+  /// Scales of scores, queries and keys; null where none is quantized. Each training step is one of theirs.
+  ScoreBook* scores() { return scores_ ? &*scores_ : nullptr; }
 
   /// Configuration of the pool: kv.blocks is as many as it needs.
   const EngineConfig& config() const { return config_; }
@@ -44,6 +48,7 @@ class ForwardPass {
   std::int64_t blocks_each_ = 0;
   std::optional<KvPool> pool_;
   std::optional<ScaleBook> scales_;
+  std::optional<ScoreBook> scores_;
 };
 
 }  // namespace nanscope::train

@@ -11,10 +11,14 @@
 #include <tuple>
 #include <utility>
 
+#include "core/blocks/presets.h"
 #include "core/numbers/codec.h"
 #include "core/numbers/decode_span.h"
 #include "core/recording/weight_version.h"
+#include "instrument/engine/transient.h"
 #include "kernels/ops/adamw.h"
+#include "kernels/ops/block_dequantise.h"
+#include "kernels/ops/block_quantise.h"
 #include "kernels/ops/cast.h"
 #include "kernels/ops/sum_of_squares.h"
 
@@ -36,7 +40,7 @@ Result<std::vector<float>> values_of(kernels::Device& device, const TensorView& 
   return values;
 }
 
-/// f32 values as their matrix keeps them; they came from there, so that nothing is rounded.
+/// f32 values as their matrix keeps them, rounded where they did not come from there.
 Status put(kernels::Device& device, const TensorView& view, const std::vector<float>& values, std::string_view what) {
   if (static_cast<std::int64_t>(values.size()) != view.elements()) {
     return fail(fmt::format("{}: expected {} x {} values, got {}", what, view.rows, view.columns, values.size()));
@@ -47,6 +51,9 @@ Status put(kernels::Device& device, const TensorView& view, const std::vector<fl
     codes[i] = static_cast<std::uint16_t>(encode(view.format, values[i], Overflow::overflow));
   return device.upload(view.data, std::as_bytes(std::span(codes)));
 }
+
+/// A matrix that a layer's product reads: no embedding, head, router or norm.
+bool is_projection(std::string_view name) { return name.ends_with("_proj.weight"); }
 
 }  // namespace
 
@@ -90,7 +97,8 @@ Status Optimizer::take(Weight& weight) {
   auto values = weight_values(*model_, weight, device_);
   if (!values) return tl::unexpected(values.error());
   const TensorView& view = weight.view;
-  const bool own = view.format == Format::f32;
+  const bool rounds = !config_.weight_blocks.empty() && is_projection(weight_of_version(weight.name));
+  const bool own = view.format == Format::f32 && !rounds;
   const auto master = matrix(Format::f32, view.rows, view.columns, false);
   const auto first = matrix(config_.state_format, view.rows, view.columns, true);
   const auto second = matrix(config_.state_format, view.rows, view.columns, true);
@@ -105,8 +113,50 @@ Status Optimizer::take(Weight& weight) {
   weight.view = *model;
   weight.packed = {};
   by_name_.emplace(std::string(weight_of_version(weight.name)), held_.size());
-  held_.push_back({&weight, *master, *first, *second});
-  return {};
+  Held& held = held_.emplace_back(Held{&weight, *master, *first, *second, {}, {}});
+  return rounds ? make_codes(held) : Status();
+}
+
+Status Optimizer::make_codes(Held& held) {
+  if (held.weight->view.format != Format::f32) {
+    return fail(fmt::format("train.weight_blocks rounds weights in f32, and '{}' is in {}", held.weight->name,
+                            name(held.weight->view.format)));
+  }
+  const BlockFormat& format = find_block_preset(config_.weight_blocks)->format;
+  const TensorView& master = held.master;
+  const auto codes = matrix(format.element, master.rows, master.columns, false);
+  if (!codes) return tl::unexpected(codes.error());
+  const std::int64_t blocks = (master.columns + format.block.columns - 1) / format.block.columns;
+  const auto scales = matrix(format.scale, master.rows, blocks, false);
+  if (!scales) return tl::unexpected(scales.error());
+  held.codes = *codes;
+  held.scales = *scales;
+  return round(held);
+}
+
+Status Optimizer::round(const Held& held) {
+  if (!held.codes.given()) return {};
+  const BlockFormat& format = find_block_preset(config_.weight_blocks)->format;
+  Status made = device_.launch(
+      kernels::BlockQuantiseArgs{.x = held.master, .codes = held.codes, .scales = held.scales, .format = format});
+  if (!made) return made;
+  return device_.launch(kernels::BlockDequantiseArgs{
+      .codes = held.codes, .scales = held.scales, .out = held.weight->view, .format = format});
+}
+
+void Optimizer::emit_codes(const Held& held, std::int64_t master, Emitter& emitter) const {
+  const BlockFormat& format = find_block_preset(config_.weight_blocks)->format;
+  BlockAttributes attributes;
+  attributes.format = config_.weight_blocks;
+  attributes.block = format.block.columns;
+  attributes.blocks = held.scales.columns;
+  OpPlan plan;
+  std::tie(plan.layer, plan.name) = place_of_weight(weight_of_version(held.weight->name), "codes");
+  plan.kind = OpKind::block_quantise;
+  plan.json = to_json(attributes);
+  const ProbeInput input{"x", master, {}};
+  const std::array outputs{emitter.output("codes", held.codes), emitter.output("scales", held.scales)};
+  emitter.op(plan, std::span(&input, 1), outputs);
 }
 
 Result<double> Optimizer::norm(const Gradients& gradients, double loss_scale, Arena& scratch) {
@@ -134,7 +184,7 @@ Status Optimizer::step(const Gradients& gradients, float scale, float learning_r
     const auto found = gradients.find(held.weight->name);
     if (found == gradients.end()) continue;
     const TensorView& gradient = found->second.view;
-    const bool own = held.weight->view.data == held.master.data;
+    const bool own = held.weight->view.data == held.master.data || held.codes.given();
     // Vectors (norms, biases) are not decayed, as is usual (Devlin et al. 2019).
     const float decay = held.master.rows > 1 ? config_.weight_decay : 0.0F;
     emitter.check(device_.launch(kernels::AdamWArgs{
@@ -168,12 +218,35 @@ Status Optimizer::step(const Gradients& gradients, float scale, float learning_r
     plan.kind = OpKind::adamw;
     plan.json = to_json(attributes);
     const std::array inputs{ProbeInput{"gradient", found->second.id, {}}, ProbeInput{"weight", 0, found->first}};
-    const std::array outputs{emitter.output("weight", held.weight->view), emitter.output("m", held.first),
-                             emitter.output("v", held.second)};
+    const std::array outputs{emitter.output("weight", own ? held.master : held.weight->view),
+                             emitter.output("m", held.first), emitter.output("v", held.second)};
     emitter.op(plan, inputs, outputs);
+    if (held.codes.given()) {
+      emitter.check(round(held));
+      emit_codes(held, outputs.front().id, emitter);
+    }
     held.weight->name = weight_version(base, version);
   }
   return emitter.status();
+}
+
+Status Optimizer::multiply(std::string_view pattern, float factor, std::int64_t version) {
+  bool any = false;
+  for (const auto& [name, index] : by_name_) {
+    if (!matches(pattern, name)) continue;
+    any = true;
+    Held& held = held_[index];
+    auto values = values_of(device_, held.master);
+    if (!values) return tl::unexpected(values.error());
+    for (float& one : *values) one *= factor;
+    if (Status done = put(device_, held.master, *values, name); !done) return done;
+    if (held.weight->view.data != held.master.data) {
+      if (Status done = put(device_, held.weight->view, *values, name); !done) return done;
+    }
+    if (Status done = round(held); !done) return done;
+    if (version > 0) held.weight->name = weight_version(name, version);
+  }
+  return any ? Status() : fail(fmt::format("train.weight_spike_of={} names no weight of the model", pattern));
 }
 
 Status Optimizer::save(TrainState& state) {

@@ -35,6 +35,9 @@ class Optimizer {
   Status step(const Gradients& gradients, float scale, float learning_rate, std::int64_t done, std::int64_t version,
               Emitter& emitter);
 
+  /// Weights of these names times a factor, from the step on whose version is given; 0: before the first.
+  Status multiply(std::string_view pattern, float factor, std::int64_t version);
+
   Status save(TrainState& state);
   Status restore(const TrainState& state, std::int64_t version);
 
@@ -42,11 +45,17 @@ class Optimizer {
   struct Held {
     Weight* weight = nullptr;
     kernels::TensorView master, first, second;
+    kernels::TensorView codes, scales;  ///< of train.weight_blocks; not given where the weight is not rounded to them
   };
 
   Optimizer(const TrainConfig& config, std::shared_ptr<LoadedModel> model, kernels::Device& device)
       : config_(config), model_(std::move(model)), device_(device) {}
   Status take(Weight& weight);
+  Status make_codes(Held& held);
+  /// The weight as train.weight_blocks has it, of its master.
+  Status round(const Held& held);
+  /// `master`: the tensor that they were made of.
+  void emit_codes(const Held& held, std::int64_t master, Emitter& emitter) const;
   Result<kernels::TensorView> matrix(Format format, std::int64_t rows, std::int64_t columns, bool zeroed);
 
   const TrainConfig& config_;

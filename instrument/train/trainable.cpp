@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/blocks/presets.h"
 #include "instrument/engine/knobs.h"
@@ -21,6 +22,34 @@ Status check_ranks_of(const TrainConfig& train) {
   return fail(fmt::format("train.unreduced_rank={} is no rank; train.ranks is {}", train.unreduced_rank, train.ranks));
 }
 
+Status check_blocks_of(const TrainConfig& train) {
+  if (!train.gradient_blocks.empty() && train.blocks.empty()) {
+    return fail("train.gradient_blocks needs train.blocks, the format of the other operands");
+  }
+  const std::pair<std::string_view, const std::string&> knobs[] = {{"train.blocks", train.blocks},
+                                                                   {"train.gradient_blocks", train.gradient_blocks},
+                                                                   {"train.weight_blocks", train.weight_blocks}};
+  for (const auto& [knob, name] : knobs) {
+    if (name.empty()) continue;
+    const BlockPreset* preset = find_block_preset(name);
+    if (preset != nullptr && preset->format.block.rows == 1 && kernels::rounds_elementwise(preset->format)) continue;
+    return fail(fmt::format("{}={} is no block format of one row that is rounded element by element", knob, name));
+  }
+  return {};
+}
+
+/// Scales of scores are of one rank: no maximum is shared among several.
+Status check_scores_of(const EngineConfig& config) {
+  const TrainConfig& train = config.train;
+  if (quantizes_attention(config.scores)) {
+    if (train.ranks == 1) return {};
+    return fail(
+        fmt::format("training with scores, queries or keys in 8 bits needs train.ranks=1, not {}", train.ranks));
+  }
+  if (train.forget_scales_step < 0) return {};
+  return fail("train.forget_scales_step: no scales are kept; scores.format and scores.qk_format are f32");
+}
+
 }  // namespace
 
 Status check_trainable(const EngineConfig& config) {
@@ -35,9 +64,13 @@ Status check_trainable(const EngineConfig& config) {
     return fail("training needs attention.causal=exact, off_by_one or none");
   }
   if (!config.kv.scheme.empty()) return refuse("kv.scheme=" + config.kv.scheme);
-  if (quantizes_attention(config.scores)) return fail("training needs scores.format=f32 and scores.qk_format=f32");
-  if (config.blocks.format != ActivationBlocks::none) {
-    return refuse("activation.blocks=" + get_knob(config, "activation.blocks"));
+  if (Status scores = check_scores_of(config); !scores) return scores;
+  const BlockConfig& input = config.blocks;
+  if (input.packing != kernels::ScalePacking::rounded || input.memory != ScaleMemory::zeroed ||
+      input.reads != ScaleReads::used) {
+    return fail(
+        "training needs activation.scale_packing=rounded, activation.scale_memory=zeroed and "
+        "activation.scale_reads=used");
   }
   if (Status ranks = check_ranks_of(config.train); !ranks) return ranks;
   if (model.positions > 0 && config.train.length > model.positions) {
@@ -52,13 +85,7 @@ Status check_trainable(const EngineConfig& config) {
   if (reads_exact_scores(blocks)) {
     return fail("training with attention.diagonal=exact needs attention.blocks_axis_k=channels");
   }
-  if (config.train.blocks.empty()) return {};
-  const BlockPreset* preset = find_block_preset(config.train.blocks);
-  if (preset == nullptr || preset->format.block.rows != 1 || !kernels::rounds_elementwise(preset->format)) {
-    return fail(fmt::format("train.blocks={} is no block format of one row that is rounded element by element",
-                            config.train.blocks));
-  }
-  return {};
+  return check_blocks_of(config.train);
 }
 
 }  // namespace nanscope::train

@@ -32,6 +32,10 @@ namespace {
 /// Steps of the run that a training step is, of each rank.
 constexpr std::int64_t kPhases = 3;
 
+/// What a history stands for that has seen nothing, in the reference ("Rank-Aware Spectral Bounds on Attention Logits",
+/// appendix H): "initialized to 1.0 at the start of training or after checkpoint loading".
+constexpr double kFirstHistory = 1;
+
 Status check_tokens(const TrainingText& text, std::int64_t vocabulary) {
   const auto largest = std::max_element(text.tokens.begin(), text.tokens.end());
   if (largest == text.tokens.end() || *largest < vocabulary) return {};
@@ -101,6 +105,10 @@ class ReferenceTrainer final : public Trainer {
   Status optimize(Probe& probe, const RunControl& control, StepReport& report);
   void emit_norm(const Replica& replica, const StepReport& report, const TensorView& norm, Emitter& emitter) const;
   void adapt_loss_scale(bool finite);
+  /// What the configuration does to the run before the step that comes.
+  Status make_transients();
+  /// Scales of attention that follow from weights are of the weights now.
+  Status follow_weights();
   double learning_rate() const;
   /// By row; they are in the replica's, too.
   Result<std::vector<float>> losses_of(Replica& replica, const TensorView& logits, const TensorView& targets);
@@ -358,6 +366,28 @@ void ReferenceTrainer::adapt_loss_scale(bool finite) {
   }
 }
 
+Status ReferenceTrainer::follow_weights() {
+  for (Replica& replica : replicas_) {
+    ScoreBook* scores = replica.pass->scores();
+    if (scores == nullptr) continue;
+    if (Status done = scores->weights_changed(*replica.model); !done) return done;
+  }
+  return {};
+}
+
+Status ReferenceTrainer::make_transients() {
+  const TrainConfig& train = config_.train;
+  for (Replica& replica : replicas_) {
+    ScoreBook* scores = replica.pass->scores();
+    if (step_ == train.forget_scales_step && scores != nullptr) scores->forget(kFirstHistory);
+    if (step_ != train.weight_spike_step) continue;
+    const Status done = replica.optimizer->multiply(train.weight_spike_of, train.weight_spike,
+                                                    step_ > 0 ? first_step(step_, replica) : 0);
+    if (!done) return done;
+  }
+  return step_ == train.weight_spike_step ? follow_weights() : Status();
+}
+
 void ReferenceTrainer::emit_norm(const Replica& replica, const StepReport& report, const TensorView& norm,
                                  Emitter& emitter) const {
   OpPlan plan;
@@ -430,6 +460,7 @@ Status ReferenceTrainer::optimize(Probe& probe, const RunControl& control, StepR
 
 /// Every phase of all ranks before the next, as ranks wait for each other's gradients.
 Result<StepReport> ReferenceTrainer::step(Probe& probe, const RunControl& control) {
+  if (Status done = make_transients(); !done) return tl::unexpected(done.error());
   StepReport report;
   report.step = step_;
   report.loss_scale = loss_scale_;
@@ -455,6 +486,10 @@ Result<StepReport> ReferenceTrainer::step(Probe& probe, const RunControl& contro
     if (Status done = backward(replica, batch, probe, control); !done) return tl::unexpected(done.error());
   }
   if (Status done = optimize(probe, control, report); !done) return tl::unexpected(done.error());
+  for (Replica& replica : replicas_) {
+    if (ScoreBook* scores = replica.pass->scores(); scores != nullptr) report.scores = scores->end_step();
+  }
+  if (Status done = follow_weights(); !done) return tl::unexpected(done.error());
   for (const Batch& batch : *batches) {
     if (Status told = tell_requests(batch, probe, false); !told) return tl::unexpected(told.error());
   }
@@ -506,6 +541,12 @@ Result<double> ReferenceTrainer::evaluate(const std::vector<std::vector<std::int
   }
   auto pass = ForwardPass::create(config_, device_, *replicas_.front().model, 1, static_cast<std::int64_t>(longest));
   if (!pass) return tl::unexpected(pass.error());
+  // With the scales that the next step would have.
+  if (ScoreBook* scores = (*pass)->scores(); scores != nullptr) {
+    if (Status done = scores->restore(replicas_.front().pass->scores()->memory()); !done) {
+      return tl::unexpected(done.error());
+    }
+  }
   std::vector<float> losses;
   for (const auto& one : sequences) {
     if (one.size() < 2) continue;
@@ -521,7 +562,9 @@ Result<TrainState> ReferenceTrainer::state() {
   state.step = step_;
   state.loss_scale = loss_scale_;
   state.steady_steps = steady_steps_;
-  if (Status saved = replicas_.front().optimizer->save(state); !saved) return tl::unexpected(saved.error());
+  Replica& first = replicas_.front();
+  if (Status saved = first.optimizer->save(state); !saved) return tl::unexpected(saved.error());
+  if (const ScoreBook* scores = first.pass->scores(); scores != nullptr) state.scores = scores->memory();
   return state;
 }
 
@@ -529,6 +572,10 @@ Status ReferenceTrainer::restore(const TrainState& state) {
   for (Replica& replica : replicas_) {
     const std::int64_t version = state.step > 0 ? first_step(state.step, replica) : 0;
     if (Status restored = replica.optimizer->restore(state, version); !restored) return restored;
+    ScoreBook* scores = replica.pass->scores();
+    if (scores == nullptr) continue;
+    if (Status followed = scores->weights_changed(*replica.model); !followed) return followed;
+    if (Status restored = scores->restore(state.scores); !restored) return restored;
   }
   step_ = state.step;
   loss_scale_ = state.loss_scale;

@@ -8,6 +8,7 @@
 
 #include "core/result.h"
 #include "instrument/engine/engine.h"
+#include "instrument/engine/score_book.h"
 #include "instrument/train/text_batches.h"
 
 /// Training as a run: every training step is three steps of the run (forward, backward, optimizer), whose ops are told
@@ -22,7 +23,8 @@ struct StepReport {
   double learning_rate = 0;
   double loss_scale = 1;  ///< that the gradients were made with
   std::int64_t targets = 0;
-  bool skipped = false;  ///< the gradients were not finite, and no weight was changed
+  bool skipped = false;                    ///< the gradients were not finite, and no weight was changed
+  std::vector<ScoreBook::StepUse> scores;  ///< scales of attention's scores, queries and keys, where they are quantized
 };
 
 /// The optimizer's state of a weight, row-major, in train.state_format's values.
@@ -38,6 +40,7 @@ struct TrainState {
   std::map<std::string, std::vector<float>> weights;  ///< by name, the f32 master copies
   std::map<std::string, std::vector<float>> rounded;  ///< those that the model has in f16 or bf16, as it has them
   std::map<std::string, Moments> moments;
+  ScoreMemory scores;  ///< what scores.policy has seen; empty where nothing of attention is quantized
 };
 
 /// Counts of a run so far.

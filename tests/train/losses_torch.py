@@ -60,6 +60,65 @@ def angles(knobs, local, width):
     return (1 - smooth) * turns / factor + smooth * turns, 1
 
 
+E4M3 = 448.0
+
+
+class RoundedStraightThrough(torch.autograd.Function):
+    """e4m3 codes of x / scale, saturated, times scale; the gradient passes as it is (Bengio et al. 2013)."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        codes = (x / scale).clamp(-E4M3, E4M3).to(torch.float8_e4m3fn)
+        return codes.float() * scale
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+class RoundedInBlocks(torch.autograd.Function):
+    """Blocks of 32 columns in e4m3 under a power of two (OCP MX 1.0): that below the largest value over 2^8 (`floor`), or
+    the smallest under which nothing is clipped (`up`). The gradient passes as it is."""
+
+    @staticmethod
+    def forward(ctx, x, rule):
+        blocks = x.reshape(-1, 32).double()
+        largest = blocks.abs().amax(-1, keepdim=True).clamp(min=1e-30)
+        exponent = torch.ceil(torch.log2(largest / E4M3)) if rule == "up" else torch.floor(torch.log2(largest)) - 8
+        scale = torch.exp2(exponent)
+        codes = (blocks / scale).clamp(-E4M3, E4M3).float().to(torch.float8_e4m3fn)
+        return (codes.float() * scale.float()).reshape(x.shape)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+class ScaleOfSteps:
+    """The scale of a tensor by scores.policy: `current` one a sequence, the others one a training step, from what the
+    steps before had in all sequences (TransformerEngine's DelayedScaling)."""
+
+    def __init__(self, knobs, policy):
+        self.policy, self.margin, self.history = policy, knobs["scores.margin"], knobs["scores.history"]
+        self.seen, self.largest, self.first = [], 0.0, knobs["scores.start"]
+
+    def quantize(self, x):
+        own = x.detach().abs().amax(dim=tuple(range(1, x.dim())), keepdim=True)
+        if self.policy == "current":
+            return RoundedStraightThrough.apply(x, own / E4M3)
+        assert self.policy in ("delayed", "monotonic"), self.policy
+        self.largest = max(self.largest, float(own.max()))
+        seen = self.seen[-self.history:] if self.policy == "delayed" else self.seen
+        before = max(seen) if seen else self.first
+        if self.policy == "monotonic":
+            before = max(before, self.first)
+        return RoundedStraightThrough.apply(x, torch.tensor(before / (self.margin * E4M3), dtype=torch.float32))
+
+    def end_step(self):
+        self.seen.append(self.largest)
+        self.largest = 0.0
+
+
 class Model(torch.nn.Module):
     """A transformer, as the model's knobs describe it (docs/reference-model.md). Experts see their own tokens alone."""
 
@@ -69,6 +128,15 @@ class Model(torch.nn.Module):
         self.weights = torch.nn.ParameterDict(
             {name.replace(".", "/"): torch.nn.Parameter(value if value.shape[0] > 1 else value[0])
              for name, value in weights.items()})
+        self.scales = {}
+
+    def quantized(self, x, kind, number, policy):
+        """Scores, queries or keys of a layer as attention reads them."""
+        format = self.knobs["scores.format" if kind == "scores" else "scores.qk_format"]
+        if format == "f32":
+            return x
+        assert format == "e4m3" and self.knobs["scores.per"] == "layer", format
+        return self.scales.setdefault((kind, number), ScaleOfSteps(self.knobs, self.knobs[policy])).quantize(x)
 
     def knob(self, name):
         return self.knobs["model." + name]
@@ -77,9 +145,17 @@ class Model(torch.nn.Module):
         return self.weights[name.replace(".", "/")]
 
     def linear(self, x, name):
-        bias = name + ".bias"
+        bias, weight = name + ".bias", self.weight(name + ".weight")
+        if name.endswith("_proj"):
+            attention = name.split(".")[-1] in ("q_proj", "k_proj", "v_proj", "o_proj")
+            if self.knobs["activation.blocks"] == "mxfp8" and (
+                    not attention or self.knobs["activation.block_ops"] == "linears"):
+                x = RoundedInBlocks.apply(x, "up")
+            if self.knobs["train.weight_blocks"]:
+                assert self.knobs["train.weight_blocks"] == "mxfp8", self.knobs["train.weight_blocks"]
+                weight = RoundedInBlocks.apply(weight, "floor")
         return torch.nn.functional.linear(
-            x, self.weight(name + ".weight"), self.weight(bias) if bias.replace(".", "/") in self.weights else None)
+            x, weight, self.weight(bias) if bias.replace(".", "/") in self.weights else None)
 
     def norm(self, x, name):
         weight, eps = self.weight(name + ".weight"), self.knobs["norm.eps"]
@@ -116,10 +192,12 @@ class Model(torch.nn.Module):
             return y if name == "v" else self.rotate(y, number)
 
         q, k, v = project("q", heads), project("k", groups), project("v", groups)
+        q, k = self.quantized(q, "queries", number, "scores.qk_policy"), self.quantized(k, "keys", number, "scores.qk_policy")
         k, v = (one.repeat_interleave(heads // groups, dim=1) for one in (k, v))
         scale = (self.knob("attention_scale") or width ** -0.5) / (number + 1 if self.knob("scale_by_layer") else 1)
         scores = q @ k.transpose(-1, -2) * scale
         scores = softcap(scores, self.knob("attention_softcap"))
+        scores = self.quantized(scores, "scores", number, "scores.policy")
         hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
         if self.window(number):
             hidden |= torch.ones(length, length, dtype=torch.bool).tril(-self.window(number))
@@ -225,6 +303,8 @@ def train(folder):
         loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), knobs["train.clip"])))
         optimizer.step()
+        for scale in model.scales.values():
+            scale.end_step()
         losses.append(loss.item())
     return run, losses, norms, time.perf_counter() - begin
 
@@ -241,6 +321,7 @@ def main():
     norms_apart = [abs(ours - theirs) / abs(theirs) for ours, theirs in zip(run["norms"], norms)]
     print(f"{len(losses)} steps, losses {losses[0]:.6f} to {losses[-1]:.6f} (torch {torch.__version__}, f32, CPU)")
     print(f"largest relative difference: loss {max(apart):.2e} (limit {LIMIT:.0e}), gradient norm {max(norms_apart):.2e}")
+    print(f"in the first step: loss {apart[0]:.2e}, gradient norm {norms_apart[0]:.2e}")
     print(f"seconds: {run['seconds']:.2f} here, {seconds:.2f} torch, ratio {run['seconds'] / seconds:.2f}")
     if options.golden:
         by = f"tests/train/losses_torch.py, torch {torch.__version__}, f32, CPU"

@@ -1,6 +1,7 @@
 #include "kernels/ops/gemm.h"
 
 #include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,9 @@ TensorView transposed(Backward& backward, const TensorView& x) {
 /// pieces of rows as long as a block are rotated before, which both operands are, so that their product is the same.
 TensorView operand(Backward& backward, const TensorView& x, bool is_gradient) {
   const TrainConfig& train = backward.config().train;
-  if (train.blocks.empty()) return x;
-  const BlockPreset* preset = find_block_preset(train.blocks);
-  BlockFormat format = preset->format;
+  const std::string& name = is_gradient && !train.gradient_blocks.empty() ? train.gradient_blocks : train.blocks;
+  if (name.empty()) return x;
+  BlockFormat format = find_block_preset(name)->format;
   const std::int64_t width = format.block.columns;
   TensorView read = x;
   if (train.hadamard && x.columns % width == 0) {
@@ -69,16 +70,45 @@ TensorView bias_gradient(Backward& backward, const TensorView& dy) {
   return dbias;
 }
 
-}  // namespace
+/// What a block-scaled product read: the codes of its input times their scales, which the tape does not keep.
+TensorView read_of_codes(Backward& backward, const TapedOp& op, std::int64_t codes) {
+  Live& remade = backward.remade(codes);
+  if (remade.view.given()) return remade.view;
+  const TapedOp* quantise = backward.maker(codes);
+  if (quantise == nullptr) {
+    backward.fail_with("op " + op.name + " reads codes that no op of the step made");
+    return {};
+  }
+  const TensorView x = backward.value(quantise->input("x"));
+  const BlockConfig& blocks = backward.config().blocks;
+  const BlockFormat& format = block_format(blocks);
+  const TensorView out = backward.memory(Format::f32, x.rows, x.columns);
+  const TensorView made = backward.scratch(format.element, x.rows, x.columns);
+  const std::int64_t count = (x.columns + format.block.columns - 1) / format.block.columns;
+  const TensorView scales = backward.scratch(format.scale, x.rows, count);
+  const auto* attributes = std::get_if<BlockAttributes>(&quantise->attributes);
+  const double second = attributes == nullptr ? 1.0 : attributes->tensor_scale.value_or(1.0);
+  if (!backward.ok()) return {};
+  backward.launch(kernels::BlockQuantiseArgs{.x = x,
+                                             .codes = made,
+                                             .scales = scales,
+                                             .format = format,
+                                             .second = static_cast<float>(second),
+                                             .scale_overflow = blocks.overflow});
+  backward.launch(kernels::BlockDequantiseArgs{
+      .codes = made, .scales = scales, .out = out, .format = format, .second = static_cast<float>(second)});
+  remade.view = out;
+  return out;
+}
 
-/// y = x W^T + b: dx = dy W, dW = dy^T x, db the sums of dy's columns.
-void gemm_gradient(Backward& backward, const TapedOp& op) {
+/// y = x W^T + b: dx = dy W, dW = dy^T x, db the sums of dy's columns. `x` is the tensor that has dx, `x_value` what
+/// the product read of it, `read` how the recording names it.
+void affine_gradient(Backward& backward, const TapedOp& op, std::int64_t x, const TensorView& x_value,
+                     std::span<const ProbeInput> read) {
   const RowSelection* rows = backward.rows_of(op.outputs.front());
   const Live dout = backward.gradient(op.outputs.front());
-  const std::int64_t x = op.input("x");
   const Weight* weight = backward.weight(op.weight("weight"));
   if (weight == nullptr) return backward.fail_with("op " + op.name + ": its weight is not of the model");
-  const TensorView x_value = backward.value(x);
   if (!backward.ok()) return;
   const TensorView dy = selected(backward, rows, dout.view);
   std::vector<ProbeTensor> outputs;
@@ -100,13 +130,32 @@ void gemm_gradient(Backward& backward, const TapedOp& op) {
   }
   const TrainConfig& train = backward.config().train;
   BackwardAttributes attributes;
-  if (!train.blocks.empty()) attributes = {train.blocks, train.stochastic, train.hadamard};
-  const std::array inputs{ProbeInput{"dout", dout.id, {}}, ProbeInput{"x", x, {}},
-                          ProbeInput{"weight", 0, op.weight("weight")}};
+  if (!train.blocks.empty()) attributes = {train.blocks, train.stochastic, train.hadamard, {}};
+  if (!train.gradient_blocks.empty()) attributes.gradient_blocks = train.gradient_blocks;
+  std::vector<ProbeInput> inputs{{"dout", dout.id, {}}};
+  inputs.insert(inputs.end(), read.begin(), read.end());
+  inputs.push_back({"weight", 0, op.weight("weight")});
   backward.emit(op, OpKind::gemm_gradient, inputs, outputs, attributes);
   backward.add(x, {dx, outputs[0].id}, rows);
   backward.add_to_weight(op.weight("weight"), {dweight, outputs[1].id});
   if (!bias.empty()) backward.add_to_weight(bias, {dbias, outputs[2].id});
+}
+
+}  // namespace
+
+void gemm_gradient(Backward& backward, const TapedOp& op) {
+  const std::int64_t x = op.input("x");
+  const TensorView value = backward.value(x);
+  if (backward.ok()) affine_gradient(backward, op, x, value, std::array{ProbeInput{"x", x, {}}});
+}
+
+/// Straight-through: the codes have the gradient of their input.
+void block_gemm_gradient(Backward& backward, const TapedOp& op) {
+  const std::int64_t codes = op.input("codes");
+  const TensorView value = read_of_codes(backward, op, codes);
+  if (!backward.ok()) return;
+  affine_gradient(backward, op, codes, value,
+                  std::array{ProbeInput{"codes", codes, {}}, ProbeInput{"scales", op.input("scales"), {}}});
 }
 
 }  // namespace nanscope::train

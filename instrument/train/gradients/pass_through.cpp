@@ -7,12 +7,13 @@ namespace nanscope::train {
 namespace {
 
 void pass(Backward& backward, const TapedOp& op) {
+  const RowSelection* rows = backward.rows_of(op.outputs.front());
   const Live gradient = backward.gradient(op.outputs.front());
   const std::int64_t x = op.inputs.front().tensor;
   const TapedTensor* from = backward.parts().tape.find(x);
   // One sequence of a tensor of all, as queries are quantized.
   const bool part = from != nullptr && from->view.given() && from->view.rows != gradient.view.rows;
-  if (!part) return backward.add(x, gradient);
+  if (!part) return backward.add(x, gradient, rows);
   backward.add_rows(x, backward.parts().spans[backward.sequence_of(op.outputs.front())].row, gradient);
 }
 

@@ -79,6 +79,20 @@ TEST_F(TrainCommand, SaysHowItGoesAndWhatItLeft) {
   EXPECT_EQ(run("run --model model -p light --tokens 2 -o answer.nanscope").code, 0);
 }
 
+TEST_F(TrainCommand, WritesScalesOfAttention) {
+  const std::string fp8 = "--set scores.format=e4m3 --set scores.policy=delayed ";
+  const Output output = run("train train.toml " + fp8 + "-o whole --scales-csv whole.csv");
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("scales of attention: "));
+  const std::vector<std::string> whole = rows("whole.csv");
+  EXPECT_EQ(whole[0], "step,layer,target,head,scale,absmax");
+  EXPECT_THAT(whole[1], StartsWith("0,0,scores,all,"));
+  ASSERT_EQ(run("train train.toml " + fp8 + "-o part --scales-csv part.csv --steps 2").code, 0);
+  ASSERT_EQ(run("train train.toml " + fp8 + "-o part --scales-csv part.csv --steps 6 --resume").code, 0);
+  EXPECT_EQ(read("part.csv"), read("whole.csv"));
+  EXPECT_THAT(run("train train.toml -o new --scales-csv text.txt").err, HasSubstr("text.txt"));
+}
+
 TEST_F(TrainCommand, GoesOnWhereItWasAndReplacesNothingElse) {
   ASSERT_EQ(run("train train.toml -o whole --csv whole.csv --steps 9").code, 0);
   ASSERT_EQ(run("train train.toml -o part --csv part.csv --steps 4").code, 0);

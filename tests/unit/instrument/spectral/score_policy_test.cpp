@@ -12,7 +12,10 @@ std::vector<double> scales(std::string_view name, const ScorePolicySettings& set
                            const std::vector<double>& absmax) {
   const auto policy = find_score_policy(name)->make(settings);
   std::vector<double> chosen;
-  for (const double one : absmax) chosen.push_back(policy->scale(one));
+  for (const double one : absmax) {
+    chosen.push_back(policy->scale(one));
+    policy->seen(one);
+  }
   return chosen;
 }
 
@@ -92,6 +95,29 @@ TEST(ScorePolicy, AutoAlphaTakesAQuantileAndAFactor) {
   const std::vector<double> chosen = scales("auto_alpha", settings, {8, 1, 4, 2, 1e6});
   EXPECT_DOUBLE_EQ(chosen[3], 1);
   EXPECT_DOUBLE_EQ(chosen[4], 6 / 358.4);
+}
+
+TEST(ScorePolicy, GoesOnFromItsMemory) {
+  const std::vector<double> absmax{21, 30, NAN, 25, 19, 22, 40, 18};
+  for (const ScorePolicyEntry& entry : score_policies()) {
+    ScorePolicySettings settings{.history = 3, .worst_case = 100, .calibrated = 50, .burn_in = 4};
+    const auto whole = entry.make(settings);
+    const auto first = entry.make(settings);
+    for (std::size_t i = 0; i < 5; ++i) {
+      whole->seen(absmax[i]);
+      first->seen(absmax[i]);
+    }
+    const auto second = entry.make(settings);
+    ASSERT_TRUE(second->restore(first->memory())) << entry.name;
+    for (std::size_t i = 5; i < absmax.size(); ++i) {
+      const double expected = whole->scale(absmax[i]);
+      const double made = second->scale(absmax[i]);
+      EXPECT_TRUE(made == expected || (std::isnan(made) && std::isnan(expected))) << entry.name << ", step " << i;
+      whole->seen(absmax[i]);
+      second->seen(absmax[i]);
+    }
+    EXPECT_FALSE(second->restore(std::vector<double>(5, 1.0))) << entry.name << " remembers 4 at most";
+  }
 }
 
 TEST(ScorePolicy, ANanInTheHistoryIsOneInTheScale) {

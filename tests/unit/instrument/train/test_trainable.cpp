@@ -46,10 +46,16 @@ TEST(Trainable, IsAttentionWhoseOpsHaveGradients) {
   expect_refused({{"attention.fused", "true"}}, "training needs attention.fused=false");
   expect_refused({{"attention.split", "32"}}, "training needs attention.split=0");
   expect_refused({{"kv.scheme", "kivi-2"}}, "kv.scheme=kivi-2: it cannot be trained");
-  expect_refused({{"scores.format", "e4m3"}}, "training needs scores.format=f32 and scores.qk_format=f32");
-  expect_refused({{"scores.qk_format", "e4m3"}}, "training needs scores.format=f32 and scores.qk_format=f32");
-  expect_refused({{"activation.blocks", "mxfp8"}, {"model.mlp_width", "64"}},
-                 "activation.blocks=mxfp8: it cannot be trained");
+  EXPECT_EQ(refusal({{"scores.format", "e4m3"}}), "trained");
+  expect_refused({{"scores.qk_format", "e4m3"}, {"train.ranks", "2"}},
+                 "training with scores, queries or keys in 8 bits needs train.ranks=1, not 2");
+  expect_refused({{"train.forget_scales_step", "1"}},
+                 "train.forget_scales_step: no scales are kept; scores.format and scores.qk_format are f32");
+  const Knobs inputs{{"activation.blocks", "mxfp8"}, {"model.mlp_width", "64"}};
+  EXPECT_EQ(refusal(inputs), "trained");
+  Knobs recycled = inputs;
+  recycled.emplace_back("activation.scale_memory", "recycled");
+  expect_refused(recycled, "training needs activation.scale_packing=rounded, activation.scale_memory=zeroed");
   const Knobs values{{"attention.blocks_v", "mxfp4"}, {"train.length", "48"}};
   expect_refused(values, "train.length=48 is no multiple of attention.tile=32, which gradients on blocks need");
   Knobs plain = values;

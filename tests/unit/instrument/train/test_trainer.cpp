@@ -37,7 +37,8 @@ TEST_P(TorchTraining, HasTheSameLossesAndNorms) {
 
 INSTANTIATE_TEST_SUITE_P(Families, TorchTraining,
                          ::testing::Values("llama", "gpt2", "gemma", "olmo2", "post", "window-llama3", "window-linear",
-                                           "yarn", "sinks", "mixtral", "qwen2-moe", "gpt-oss", "sigmoid-moe"),
+                                           "yarn", "sinks", "mixtral", "qwen2-moe", "gpt-oss", "sigmoid-moe",
+                                           "fp8-scores-delayed", "fp8-queries-keys", "mxfp8-inputs-weights"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
