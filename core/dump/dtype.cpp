@@ -185,6 +185,11 @@ const Dtype& dtype_of(Format format) {
   return *find_row([&](const Dtype& row) { return row.format == format; });
 }
 
+const Dtype* part_of_complex(const Dtype& dtype) {
+  if (dtype.kind != DtypeKind::complex) return nullptr;
+  return find_dtype(dtype.bits == 128 ? "f64" : dtype.bits == 64 ? "f32" : dtype.bits == 32 ? "f16" : "");
+}
+
 Result<std::vector<float>> decode_values(const Dtype& dtype, std::span<const std::byte> bytes, std::uint64_t first,
                                          std::uint64_t count) {
   if (dtype.kind == DtypeKind::complex) {

@@ -45,6 +45,11 @@ const Dtype* find_dtype(std::string_view name);
 /// The dtype whose elements are `format`'s codes, packed where PyTorch packs them.
 const Dtype& dtype_of(Format format);
 
+/// The dtype of the real and the imaginary part of a complex one, which are neighbours in memory: its tensors are read
+/// with one more extent of 2 behind the others, as torch.view_as_real() has them. Null for what is not complex, and for
+/// parts that have no dtype here.
+const Dtype* part_of_complex(const Dtype& dtype);
+
 /// Elements `first` to `first + count` of `bytes` as f32: number formats decoded as core/numbers does,
 /// f64 and wide integers rounded to nearest, bool as 0 or 1. Error: complex numbers, and `bytes` that do
 /// not hold them.

@@ -58,6 +58,10 @@ class RawFiles final : public Container {
     if (!budget_.take(kListedTensor + 3 * entry.name.size() + 16 * entry.shape.size())) return too_much(where, offset);
     if (!names_.insert(entry.name).second)
       return refuse(where, offset, "the name " + in_quotes(entry.name) + " twice, expected once");
+    if (const Dtype* part = part_of_complex(*entry.dtype); part != nullptr && !entry.first_index_fastest) {
+      entry.dtype = part;
+      entry.shape.push_back(2);
+    }
     if (entry.dtype->kind == DtypeKind::complex) {
       return skip(entry.name, "elements are complex, " + std::string(entry.dtype->name) + ", expected real numbers",
                   where, offset);

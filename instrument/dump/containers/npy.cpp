@@ -223,6 +223,13 @@ void interpret(const std::string& descriptor, NpyArray& array) {
     array.dtype = find_dtype(descriptor);
   }
   if (array.dtype != nullptr && array.dtype->kind != DtypeKind::complex) return;
+  const Dtype* part = array.dtype == nullptr ? nullptr : part_of_complex(*array.dtype);
+  if (part != nullptr && (!array.first_index_fastest || array.shape.empty())) {
+    array.dtype = part;
+    array.shape.push_back(2);
+    array.note = "complex numbers, read as pairs of their real and imaginary parts";
+    return;
+  }
   const std::string name = in_quotes(descriptor);
   if (array.dtype != nullptr) {
     array.unreadable = "elements are complex, " + name + ", expected real numbers";

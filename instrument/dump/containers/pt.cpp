@@ -112,6 +112,15 @@ struct StoredTensor {
 /// Bytes of one of PyTorch's elements.
 std::size_t element_bytes(const Dtype& dtype) { return static_cast<std::size_t>((dtype.bits + 7) / 8); }
 
+/// A view of complex elements as one of their parts.
+StridedView pairs_of(StridedView view) {
+  for (std::int64_t& stride : view.strides) stride *= 2;
+  view.first *= 2;
+  view.shape.push_back(2);
+  view.strides.push_back(1);
+  return view;
+}
+
 class Pt final : public Container {
  public:
   explicit Pt(ZipArchive archive) : archive_(std::move(archive)) {}
@@ -385,12 +394,12 @@ class PtWalker {
       return refuse(file_, base_, "two tensors with the key " + in_quotes(key) + ", expected one");
     const std::uint64_t bytes = tensor.dtype->bytes(*checked_count(tensor.view.shape, *tensor.dtype));
     const std::size_t metadata = v3 ? 7 : 6;
-    if (tensor.dtype->kind == DtypeKind::complex) {
-      return skip(call, key,
-                  "elements are complex, torch." + std::string(tensor.dtype->torch) + ", expected real numbers");
-    }
     if (arguments.size() > metadata && has_flag(arguments[metadata])) {
       return skip(call, key, "a view that negates or conjugates its storage");
+    }
+    if (const Dtype* part = part_of_complex(*tensor.dtype)) {
+      tensor.dtype = part;
+      tensor.view = pairs_of(std::move(tensor.view));
     }
     if (bytes / kMaxRepeat > tensor.storage->size) {
       return skip(call, key,

@@ -16,6 +16,10 @@ class Safetensors final : public Container {
     tensors_.reserve(header.entries.size());
     for (SafetensorsEntry& entry : header.entries) {
       const Dtype* dtype = find_dtype(entry.dtype);
+      if (const Dtype* part = dtype == nullptr ? nullptr : part_of_complex(*dtype)) {
+        dtype = part;
+        entry.shape.push_back(2);
+      }
       if (dtype == nullptr || dtype->kind == DtypeKind::complex) {
         skipped_.push_back({std::move(entry.name), "dtype " + printable(entry.dtype) + " cannot be read as numbers"});
         continue;
