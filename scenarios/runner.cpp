@@ -16,6 +16,7 @@
 #include "core/recording/reader.h"
 #include "core/recording/recording_file.h"
 #include "core/system_reason.h"
+#include "scenarios/cache_size.h"
 #include "scenarios/record.h"
 #include "scenarios/replay.h"
 #include "scenarios/run_spec.h"
@@ -86,11 +87,21 @@ Result<OutputFile> claim(const Scenario& scenario, const RunnerOptions& options)
   }
 }
 
+bool sets(const Scenario& scenario, std::string_view setting) {
+  return std::any_of(scenario.knobs.begin(), scenario.knobs.end(),
+                     [&](const auto& knob) { return knob.name == setting; });
+}
+
 Result<ScenarioRun> record_into(OutputFile file, Workbench& workbench, const Scenario& scenario,
                                 const RunnerOptions& options) {
   auto resolved = resolve(scenario);
   if (!resolved) return tl::unexpected(resolved.error());
-  const RunSpec spec = with_device(std::move(*resolved), options);
+  RunSpec spec = with_device(std::move(*resolved), options);
+  if (!scenario.has_file && !sets(scenario, "kv.blocks")) {
+    if (Status fits = fit_cache(workbench, spec, options.control.stop); !fits) {
+      return fail(scenario.where() + fits.error().message);
+    }
+  }
   ScenarioRun run;
   run.scenario = scenario;
   run.recording = file.target();
@@ -101,7 +112,8 @@ Result<ScenarioRun> record_into(OutputFile file, Workbench& workbench, const Sce
   auto recorded = record_to(std::move(file), workbench, spec, record_options);
   if (!recorded) return fail(scenario.where() + recorded.error().message);
   run.seconds = recorded->seconds;
-  RecordingTensors tensors(recorded->recording);
+  // What was just run may be run again.
+  RecordingTensors tensors(recorded->recording, options.control.stop, options.limits);
   auto analysis = analyse(recorded->recording, tensors, run.recording.string());
   if (!analysis) return tl::unexpected(analysis.error());
   run.analysis = std::move(*analysis);

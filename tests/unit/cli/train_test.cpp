@@ -79,6 +79,17 @@ TEST_F(TrainCommand, SaysHowItGoesAndWhatItLeft) {
   EXPECT_EQ(run("run --model model -p light --tokens 2 -o answer.nanscope").code, 0);
 }
 
+/// The cache of a checkpoint's run grows with its prompts, unless its size is set.
+TEST_F(TrainCommand, ALongPromptFitsIntoTheCache) {
+  ASSERT_EQ(run("train train.toml -o model --steps 1").code, 0);
+  std::string ids = "1";
+  for (int i = 0; i < 1200; ++i) ids += "," + std::to_string(1 + i % 40);
+  const Output output = run("run --model model --prompt-tokens " + ids + " --tokens 2 -o long.nanscope");
+  EXPECT_EQ(output.code, 0) << output.err << output.out;
+  EXPECT_THAT(run("run --model model --prompt-tokens " + ids + " --set kv.blocks=64 -o set.nanscope").err,
+              HasSubstr("KV blocks, kv.blocks is 64"));
+}
+
 TEST_F(TrainCommand, WritesScalesOfAttention) {
   const std::string fp8 = "--set scores.format=e4m3 --set scores.policy=delayed ";
   const Output output = run("train train.toml " + fp8 + "-o whole --scales-csv whole.csv");
