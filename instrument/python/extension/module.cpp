@@ -46,6 +46,7 @@ PYBIND11_MODULE(_nanscope, module) {
   python::bind_elements(module);
   python::bind_numbers(module);
   python::bind_health(module);
+  python::bind_kv(module);
   python::bind_rows(module);
   python::bind_pictures(module);
   python::bind_run(module);
