@@ -31,7 +31,7 @@ double smallest_alpha(const TailShape& shape, double delta);
 double smallest_element_alpha(const TailShape& shape, double delta);
 
 /// The chance that (9) bounds by N (T1 + T2) (10, 11), for an alpha of one's own; at most 1. gamma is the one that
-/// makes the sum smallest.
+/// makes both terms equal: the sum is at most twice the smallest.
 double overflow_chance(const TailShape& shape, double alpha);
 
 /// A model of the paper's tables 2 and 3, with what they print.
