@@ -42,7 +42,7 @@ def summary(page):
     found = {}
     for line in page.splitlines():
         row = cells(line)
-        if line.startswith("|") and len(row) == 2 + len(STATUSES) and all(re.fullmatch(r"\d+", cell) for cell in row[1:]):
+        if line.startswith("|") and len(row) == 2 + len(STATUSES) and all(map(str.isdecimal, row[1:])):
             found[row[0][0] if row[0][0].isdigit() else row[0]] = list(map(int, row[1:]))
     return found
 
