@@ -32,7 +32,7 @@ verdict = "{verdict}"
 """
 
 
-@pytest.mark.parametrize("scheme", ["vllm-int8-per-token-head", "per-step", "llama.cpp-q8_0", "vllm-fp8"])
+@pytest.mark.parametrize("scheme", ["vllm-int8-per-token-head", "per-step", "sglang-mxfp8", "vllm-fp8"])
 def test_has_the_bits_of_the_engines_cache(command, tmp_path, scheme):
     (tmp_path / "kv-scheme.toml").write_text(SCENARIO.format(scheme=scheme, verdict="clean"))
     done = command.run("run", "kv-scheme.toml", "-o", "kv.nanscope", "--capture", "all", "--brief", cwd=tmp_path)
