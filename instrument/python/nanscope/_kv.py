@@ -45,13 +45,13 @@ def quantize_kv(values: Any, scheme: str, *, kv_heads: int = 1, keys: bool = Tru
     if described.dtype == "f32":
         floats = described.bytes
     elif described.dtype in ("f16", "bf16"):
-        floats = np.frombuffer(_nanscope.decode(described.bytes, described.dtype), np.uint8)
+        floats = np.frombuffer(memoryview(_nanscope.decode(described.bytes, described.dtype)), np.uint8)
     elif described.dtype == "f64":
         floats = described.bytes.view(np.float64).astype(np.float32).view(np.uint8)
     else:
         raise TypeError(f"expected f32, f64, f16 or bf16, got {described.dtype}")
     elements, counts, text, size = _nanscope.quantize_kv(floats, heads, width, scheme, keys)
-    read = np.frombuffer(elements, np.float32).reshape(shape)
+    read = np.frombuffer(memoryview(elements), np.float32).reshape(shape)
     return QuantizedKv(values=read, scheme=text, bytes_per_token=size, **counts)
 
 
