@@ -6,11 +6,21 @@
 namespace nanscope::kernels {
 
 // kernels/ops/activation.h
-enum class ActivationKind : std::uint8_t { silu, gelu, gelu_tanh, swiglu, geglu_tanh, swiglu_clamped };
+enum class ActivationKind : std::uint8_t {
+  silu,
+  gelu,
+  gelu_tanh,
+  relu_squared,
+  swiglu,
+  geglu_tanh,
+  swiglu_clamped,
+  glu
+};
 
 /// Whether the kind reads a second input, `up`.
 constexpr bool is_gated(ActivationKind kind) {
-  return kind == ActivationKind::swiglu || kind == ActivationKind::geglu_tanh || kind == ActivationKind::swiglu_clamped;
+  return kind == ActivationKind::swiglu || kind == ActivationKind::geglu_tanh ||
+         kind == ActivationKind::swiglu_clamped || kind == ActivationKind::glu;
 }
 
 // kernels/ops/layer_norm.h

@@ -156,7 +156,9 @@ RowGap row_gap(const Kept& a, const Kept& b, std::int64_t row, std::int64_t toke
   return found;
 }
 
-bool is_logits(const Kept& kept) { return kept.op == "lm_head" || kept.op == "logits_softcap"; }
+bool is_logits(const Kept& kept) {
+  return kept.op == "lm_head" || kept.op == "logits_scale" || kept.op == "logits_softcap";
+}
 
 /// Compares as the tensors come.
 class Comparer final : public PrefillProbe {

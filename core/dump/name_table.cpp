@@ -72,12 +72,12 @@ constexpr std::array kLayerModules = {
                   "pre_feedforward_layernorm final_layer_norm pre_mlp_layernorm pre_ff_layernorm post_layernorm norm_2",
                   "mlp_norm", layer_norm, 500, "resid", "norm_out"},
     ModulePattern{"mlp.gate block_sparse_moe.gate moe.gate feed_forward.gate mlp.router moe.router router ffn_gate_inp "
-                  "gate.router mlp.gate.wg moe_gate",
+                  "gate.router mlp.gate.wg moe_gate router.layer",
                   "router", gemm, 520, "x", "router_logits"},
     ModulePattern{"shared_expert_gate", "shared_expert_gate", gemm, 526, "x", "shared_gate"},
     ModulePattern{"mlp.topk moe.topk topk", "topk", dumped, 530, "router_logits", "router_weights"},
-    ModulePattern{"gate_up_proj fused_gate_up w13 gate_up fused_fc ffn_gate_up", "gate_up_proj", gemm, 600, "x",
-                  "gate_up"},
+    ModulePattern{"gate_up_proj fused_gate_up w13 gate_up fused_fc ffn_gate_up input_linear", "gate_up_proj", gemm, 600,
+                  "x", "gate_up"},
     ModulePattern{"gate_proj w1 ffn_gate dense_relu_dense.wi_0", "gate_proj", gemm, 600, "x", "gate"},
     ModulePattern{"up_proj w3 ffn_up c_fc fc1 mlp_fc dense_h_to_4h intermediate.dense mlp.lin1 linear_fc1 "
                   "mlp.fc_in dense_relu_dense.wi dense_relu_dense.wi_1",
@@ -86,7 +86,7 @@ constexpr std::array kLayerModules = {
         "act_fn act activation activation_fn gelu silu act_and_mul ffn_act ffn_silu "
         "intermediate_act_fn intermediate.intermediate_act_fn mlp.intermediate mlp.hidden intermediate ffn_gate_par",
         "act", activation, 620, "gate", "act"},
-    ModulePattern{"down_proj w2 ffn_down mlp.c_proj fc2 dense_4h_to_h mlp.output.dense mlp.lin2 "
+    ModulePattern{"down_proj output_linear w2 ffn_down mlp.c_proj fc2 dense_4h_to_h mlp.output.dense mlp.lin2 "
                   "linear_fc2 dense_relu_dense.wo mlp.fc_out output.dense mlp.proj mlp.down_proj",
                   "down_proj", gemm, 640, "act", "mlp_out"},
     ModulePattern{"experts shared_expert shared_experts switch_mlp", "experts", block, 660, "x", "mlp_out", 590},

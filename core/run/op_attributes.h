@@ -221,6 +221,22 @@ struct RouteAttributes {
   }
 };
 
+struct ResidualAttributes {
+  std::optional<double> factor;  ///< on b; not given: 1
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("factor", self.factor);
+  }
+};
+
+struct ScaleAttributes {
+  std::optional<double> factor;
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("factor", self.factor);
+  }
+};
+
 struct SoftcapAttributes {
   std::optional<double> cap;
   template <class Self, class Visit>
@@ -344,7 +360,7 @@ struct AdamWAttributes {
   }
 };
 
-/// What an op states: one of the above. A class of its own, so that the copies of 28 alternatives are compiled once and
+/// What an op states: one of the above. A class of its own, so that the copies of 30 alternatives are compiled once and
 /// not in every source that holds an op.
 class OpAttributes
     : public std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes,
@@ -352,7 +368,8 @@ class OpAttributes
                           ScoresAttributes, SoftmaxAttributes, MixAttributes, ActivationAttributes, RouteAttributes,
                           RecurrentAttributes, TokenSoftmaxAttributes, ArgmaxAttributes, SampleAttributes,
                           SplitAttributes, JoinAttributes, SoftcapAttributes, EmbeddingAttributes, AllReduceAttributes,
-                          LossAttributes, BackwardAttributes, GradientNormAttributes, AdamWAttributes> {
+                          LossAttributes, BackwardAttributes, GradientNormAttributes, AdamWAttributes,
+                          ResidualAttributes, ScaleAttributes> {
  public:
   using variant::variant;
   OpAttributes();

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "core/numbers/decode_span.h"
 #include "instrument/weights/random.h"
@@ -333,9 +334,11 @@ Live Forward::logits(const Live& x) {
   const TensorView out = activation(Slot::logits, model.vocabulary);
   multiply(normed.view, {model.lm_head.weight, nullptr}, out);
   const bool capped = parts_.config.model.logit_softcap > 0;
-  const Live raw = emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
-                        capped ? "raw_logits" : "logits", out);
-  return capped ? capped_logits(raw) : raw;
+  const bool scaled = parts_.config.model.logit_scale != 1;
+  Live made = emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
+                   capped || scaled ? "raw_logits" : "logits", out);
+  if (scaled) made = scaled_logits(made, capped ? "raw_logits" : "logits");
+  return capped ? capped_logits(made) : made;
 }
 
 std::vector<std::int32_t> Forward::head(const Live& x) {
@@ -399,6 +402,21 @@ std::vector<std::int32_t> Forward::sample(const Live& logits) {
   if (!step_.batched) emitter_.set_place({step_.row.context - 1});
   emit(parts_.plan.sample, {tensor_input("logits", logits)}, "token", out);
   return chosen;
+}
+
+/// The lookup of embeddings multiplies rows by a number.
+Live Forward::scaled_logits(const Live& raw, std::string_view role) {
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(raw.view.rows));
+  std::iota(rows.begin(), rows.end(), 0);
+  const TensorView out = activation(Slot::scaled_logits, raw.view.columns);
+  launch(kernels::EmbeddingArgs{.tokens = upload_i32(Slot::logit_rows, rows),
+                                .patch_rows = {},
+                                .table = raw.view,
+                                .patches = {},
+                                .positions = {},
+                                .out = out,
+                                .scale = static_cast<float>(parts_.config.model.logit_scale)});
+  return emit(parts_.plan.logits_scale, {tensor_input("x", raw)}, role, out);
 }
 
 Live Forward::capped_logits(const Live& raw) {
@@ -504,7 +522,8 @@ Live Forward::product(const OpPlan& plan, const TensorView& out, const Live& x, 
 
 Live Forward::residual(const OpPlan& plan, Slot slot, const Live& a, const Live& b) {
   const TensorView out = activation(slot, a.view.columns);
-  launch(kernels::ResidualAddArgs{.a = a.view, .b = b.view, .out = out});
+  launch(kernels::ResidualAddArgs{
+      .a = a.view, .b = b.view, .out = out, .factor = static_cast<float>(parts_.config.model.residual_scale)});
   return emit(plan, {tensor_input("a", a), tensor_input("b", b)}, "out", out);
 }
 

@@ -257,6 +257,7 @@ class Forward {
   Live last_rows(const Live& x);
   std::vector<std::int32_t> sample(const Live& logits);
   bool has_grammar() const;
+  Live scaled_logits(const Live& raw, std::string_view role);
   Live capped_logits(const Live& raw);
   Live token_probabilities(const Live& logits);
 

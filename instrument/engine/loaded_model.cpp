@@ -313,12 +313,12 @@ void load_all(Loader& loader, const EngineConfig& config, std::int64_t vocabular
 
 /// Knobs of the model that no weight depends on.
 bool shapes_no_weight(std::string_view knob) {
-  constexpr std::array kFree = {"model.rope_base",         "model.local_rope_base",   "model.rotated",
-                                "model.embedding_scale",   "model.attention_scale",   "model.scale_by_layer",
-                                "model.attention_softcap", "model.logit_softcap",     "model.window",
-                                "model.full_layers",       "model.experts_per_token", "model.end_tokens",
-                                "model.swiglu_alpha",      "model.swiglu_limit",      "model.unrotated_layers",
-                                "model.rotated_from",      "model.rope_pairs",        "model.latent_norm_eps"};
+  constexpr std::array kFree = {
+      "model.rope_base",       "model.local_rope_base", "model.rotated",           "model.embedding_scale",
+      "model.attention_scale", "model.scale_by_layer",  "model.attention_softcap", "model.logit_softcap",
+      "model.window",          "model.full_layers",     "model.experts_per_token", "model.end_tokens",
+      "model.swiglu_alpha",    "model.swiglu_limit",    "model.unrotated_layers",  "model.rotated_from",
+      "model.rope_pairs",      "model.latent_norm_eps", "model.residual_scale",    "model.logit_scale"};
   return std::find(kFree.begin(), kFree.end(), knob) != kFree.end();
 }
 

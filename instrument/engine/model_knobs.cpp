@@ -30,8 +30,8 @@ struct Texts<NormPlacement> {
 };
 template <>
 struct Texts<ActivationKind> {
-  static constexpr std::array<std::string_view, 6> names{"silu",   "gelu",       "gelu_tanh",
-                                                         "swiglu", "geglu_tanh", "swiglu_clamped"};
+  static constexpr std::array<std::string_view, 8> names{"silu",   "gelu",       "gelu_tanh",      "relu_squared",
+                                                         "swiglu", "geglu_tanh", "swiglu_clamped", "glu"};
 };
 template <>
 struct Texts<RouterValue> {
@@ -122,7 +122,7 @@ std::vector<Knob> model_knobs() {
           "model.mlp_bias", kBool, "the projections of the MLP have biases",
           [](auto& c) -> auto& { return c.model.mlp_bias; }),
       knob(
-          "model.mlp", "swiglu|swiglu_clamped|geglu_tanh|gelu|gelu_tanh|silu", "activation of the MLP",
+          "model.mlp", "swiglu|swiglu_clamped|geglu_tanh|glu|gelu|gelu_tanh|relu_squared|silu", "activation of the MLP",
           [](auto& c) -> auto& { return c.model.mlp; }),
       knob(
           "model.swiglu_alpha", "number", "swiglu_clamped: factor on the gate within its sigmoid",
@@ -160,6 +160,11 @@ std::vector<Knob> model_knobs() {
       knob(
           "model.embedding_scale", "number", "factor on the embedding",
           [](auto& c) -> auto& { return c.model.embedding_scale; }),
+      knob(
+          "model.residual_scale", "number", "factor on what a branch puts out, before it is added to its input",
+          [](auto& c) -> auto& { return c.model.residual_scale; }),
+      knob(
+          "model.logit_scale", "number", "factor on the logits", [](auto& c) -> auto& { return c.model.logit_scale; }),
       knob(
           "model.attention_scale", "number", "factor on scores; 0: 1 / sqrt(head_dim)",
           [](auto& c) -> auto& { return c.model.attention_scale; }),

@@ -191,6 +191,11 @@ class Planner {
   OpPlan latent_norm(std::string name) {
     return op(std::move(name), OpKind::layer_norm, norm_attributes(config_, latent_norm_of(config_), 1));
   }
+  OpPlan residual(std::string name) {
+    ResidualAttributes attributes;
+    if (config_.model.residual_scale != 1) attributes.factor = config_.model.residual_scale;
+    return op(std::move(name), OpKind::residual_add, attributes);
+  }
   OpPlan inner_norm(std::string name) {
     return op(std::move(name), OpKind::layer_norm, norm_attributes(config_, resolved_inner_norm(config_), 1));
   }
@@ -481,7 +486,7 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer, const Layer
   }
   plan.attn_all_reduce = planner.all_reduce(plan.recurrent ? "recurrent_out_all_reduce" : "o_proj_all_reduce");
   if (after) plan.attn_post_norm = planner.norm("attn_post_norm");
-  plan.attn_residual = planner.op("attn_residual", OpKind::residual_add);
+  plan.attn_residual = planner.residual("attn_residual");
   if (before) plan.mlp_norm = planner.norm("mlp_norm");
   if (has_experts(model, layer)) {
     plan_experts(planner, config, weights, plan);
@@ -493,7 +498,7 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer, const Layer
   }
   plan.mlp_all_reduce = planner.all_reduce(has_experts(model, layer) ? "mlp_all_reduce" : "down_proj_all_reduce");
   if (after) plan.mlp_post_norm = planner.norm("mlp_post_norm");
-  plan.mlp_residual = planner.op("mlp_residual", OpKind::residual_add);
+  plan.mlp_residual = planner.residual("mlp_residual");
   plan.ops = planner.count();
   return plan;
 }
@@ -508,6 +513,9 @@ ModelPlan make_plan(const EngineConfig& config, const LoadedModel* model) {
   plan.embed = outside.op("embed", OpKind::embedding, embedding);
   plan.final_norm = outside.norm("final_norm");
   plan.lm_head = outside.gemm("lm_head");
+  if (config.model.logit_scale != 1) {
+    plan.logits_scale = outside.op("logits_scale", OpKind::scale, ScaleAttributes{config.model.logit_scale});
+  }
   if (config.model.logit_softcap > 0) {
     plan.logits_softcap = outside.op("logits_softcap", OpKind::softcap, SoftcapAttributes{config.model.logit_softcap});
   }

@@ -48,7 +48,8 @@ struct LayerPlan {
 };
 
 struct ModelPlan {
-  OpPlan patch_embed, embed, last_rows, final_norm, lm_head, logits_softcap, token_softmax, sample, argmax;
+  OpPlan patch_embed, embed, last_rows, final_norm, lm_head, logits_scale, logits_softcap, token_softmax, sample,
+      argmax;
   std::vector<LayerPlan> layers;
   std::int64_t ops_per_step = 0;  ///< of one sequence and one rank, without patch_embed, which runs once an image
 };

@@ -131,6 +131,8 @@ enum class Slot : std::uint8_t {
   mlp_residual,
   final_norm,
   logits,
+  scaled_logits,
+  logit_rows,
   capped_logits,
   token_mask,
   token_probs,

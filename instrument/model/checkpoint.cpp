@@ -246,7 +246,7 @@ Result<WeightPlace> Checkpoint::place_of(const Source& from, std::int64_t rows, 
   if (rule.stacked) place.first += from.expert * slice.total * row_size;
   place.next_row = slice.step * (flipped ? 1 : row_size);
   place.next_column = flipped ? slice.total : vector ? slice.step : 1;
-  place.offset = rule.offset;
+  place.offset = from.bias ? 0 : rule.offset;
   return place;
 }
 

@@ -24,7 +24,7 @@ struct WeightRule {
   /// Of all experts in one tensor, experts x rows x columns, whose name has no ".weight"; that of biases ends in
   /// "_bias".
   bool stacked = false;
-  float offset = 0;  ///< added to what is stored: 1 for Gemma's norms
+  float offset = 0;  ///< added to what is stored, biases apart: 1 for Gemma's norms
 };
 
 /// A family of checkpoints: how its config.json is read, and what its weights are called. One file of families/ and one

@@ -54,6 +54,8 @@ struct ModelConfig {
   std::vector<std::int64_t> unrotated_layers;  ///< layers that rotate neither queries nor keys (NoPE)
   std::int64_t positions = 0;                  ///< rows of a learned position table; 0: rotary positions
   double embedding_scale = 1;
+  double residual_scale = 1;  ///< on what each branch puts out, before it is added
+  double logit_scale = 1;
   double attention_scale = 0;    ///< on scores; 0: 1 / sqrt(head_dim)
   bool scale_by_layer = false;   ///< scores of layer i are divided by i + 1 too
   double attention_softcap = 0;  ///< on scores; 0: none

@@ -1,5 +1,7 @@
 /// Ops that move numbers, add them or put them through a function: copies, splits, residual sums, embeddings,
 /// activations.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -58,14 +60,16 @@ bool predict_copy(Values& values, const Op& op, const Tensor& out, const OpForm&
   const Tensor* in = values.run().input(op, "x");
   const double u =
       std::max(roundoff(values.precision(out)), in != nullptr && in->known ? roundoff(values.precision(*in)) : 0.0);
-  const bool same_format = in != nullptr && in->known && in->format == out.format;
-  const double rounded = same_format ? 0 : 1.01 * u;
+  const double factor = form.number == 0 ? 1 : form.number;
+  const bool same_format = factor == 1 && in != nullptr && in->known && in->format == out.format;
+  const double rounded = same_format ? 0 : 1.01 * (u + (factor == 1 ? 0 : kF32));
   const double least = same_format ? 0 : least_error(kept);
   in_elements(values, into, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      into.value[i] = x.value[i];
-      const double off = x.error.empty() ? 0.0 : double{x.error[i]};
-      into.bound[i] = static_cast<float>((same_format ? 0 : rounded * std::abs(double{x.value[i]}) + least) + off);
+      const double value = factor * double{x.value[i]};
+      into.value[i] = static_cast<float>(value);
+      const double off = x.error.empty() ? 0.0 : factor * double{x.error[i]};
+      into.bound[i] = static_cast<float>((same_format ? 0 : rounded * std::abs(value) + least) + off);
     }
   });
   return true;
@@ -183,8 +187,38 @@ bool predict_join(Values& values, const Op& op, const Tensor& out, const OpForm&
   return true;
 }
 
+std::vector<OpForm> forms_scale(Values&, const Op& op, const Tensor&) {
+  const auto* stated = op.get<ScaleAttributes>();
+  const double factor = stated != nullptr ? stated->factor.value_or(1) : 1;
+  return {{.text = fmt::format("its input times {:.6g}", factor), .number = factor}};
+}
+std::vector<OpForm> faults_scale(Values& values, const Op& op, const Tensor& out) { return no_forms(values, op, out); }
+std::int64_t cost_scale(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out); }
+
+bool predict_scale(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
+                   std::int64_t count, Prediction& into, std::string& why) {
+  Block x;
+  if (!input_rows(values, op, "x", out, first, count, x, why)) return false;
+  into.resize(count, x.columns);
+  const double u = stored_roundoff(values, out);
+  const double least = least_error(stored_format(values, out));
+  in_elements(values, into, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const double value = form.number * double{x.value[i]};
+      const double off = x.error.empty() ? 0.0 : std::abs(form.number) * double{x.error[i]};
+      into.value[i] = static_cast<float>(value);
+      // The factor is rounded to f32 as well.
+      into.bound[i] = static_cast<float>(1.01 * u * std::abs(value) + 2 * kF32 * std::abs(value) + least + off);
+    }
+  });
+  return true;
+}
+
 std::vector<OpForm> forms_residual_add(Values& values, const Op& op, const Tensor& out) {
-  return one_form(values, op, out);
+  std::vector<OpForm> forms = one_form(values, op, out);
+  const auto* stated = op.get<ResidualAttributes>();
+  if (stated != nullptr && stated->factor) forms.front().number = *stated->factor;
+  return forms;
 }
 
 std::vector<OpForm> faults_residual_add(Values&, const Op&, const Tensor&) {
@@ -229,7 +263,8 @@ bool predict_residual_add(Values& values, const Op& op, const Tensor& out, const
     return false;
   }
   const double left = form.variant == kSecondOnly ? 0 : form.variant == kFirstTwice ? 2 : 1;
-  const double right = form.variant == kFirstOnly ? 0 : form.variant == kSecondTwice ? 2 : 1;
+  const double factor = form.number == 0 ? 1 : form.number;
+  const double right = (form.variant == kFirstOnly ? 0 : form.variant == kSecondTwice ? 2 : 1) * factor;
   into.resize(count, a.columns);
   const double u = stored_roundoff(values, out);
   const double least = least_error(stored_format(values, out));
@@ -240,7 +275,10 @@ bool predict_residual_add(Values& values, const Op& op, const Tensor& out, const
     for (std::size_t i = begin; i < end; ++i) {
       const double value = left * double{a.value[i]} + right * double{b.value[i]};
       into.value[i] = static_cast<float>(value);
-      double off = (a.error.empty() ? 0.0 : double{a.error[i]}) + (b.error.empty() ? 0.0 : double{b.error[i]});
+      double off = (a.error.empty() ? 0.0 : double{a.error[i]}) +
+                   (b.error.empty() ? 0.0 : std::abs(factor) * double{b.error[i]});
+      // The product with the factor is rounded before the sum.
+      if (factor != 1) off += 1.01 * (u + kF32) * std::abs(right * double{b.value[i]});
       if (three) {
         const double other = double{b.value[i]};
         off += 1.01 * (u + kF32) *

@@ -540,6 +540,16 @@ void cap_products(double cap, double stored, Prediction& into) {
   into.deviation.clear();
 }
 
+/// Each product times a number, which rounds what is stored once more.
+void scale_products(double factor, double stored, Prediction& into) {
+  for (std::size_t i = 0; i < into.value.size(); ++i) {
+    const double scaled = factor * double{into.value[i]};
+    into.value[i] = static_cast<float>(scaled);
+    into.bound[i] = static_cast<float>(std::abs(factor) * double{into.bound[i]} + 1.01 * stored * std::abs(scaled));
+  }
+  into.deviation.clear();
+}
+
 bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm& form, std::int64_t first,
                   std::int64_t count, Prediction& into, std::string& why) {
   // Looked at before the input is computed: without a weight nothing is.
@@ -570,6 +580,7 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
   for (std::int64_t n = 0; biased && n < linear.outputs; ++n)
     biases.push_back(rounded_bias((*offsets)[static_cast<std::size_t>(n)]));
   put_products(x, made, biases, rounding, into);
+  if (form.alpha != 0) scale_products(form.alpha, rounding.output, into);
   if (form.cap > 0) cap_products(form.cap, rounding.output, into);
   return true;
 }

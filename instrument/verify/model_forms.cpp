@@ -24,6 +24,10 @@ std::string_view activation_name(kernels::ActivationKind kind) {
     case kernels::ActivationKind::gelu_tanh:
     case kernels::ActivationKind::geglu_tanh:
       return "gelu_tanh";
+    case kernels::ActivationKind::relu_squared:
+      return "relu squared";
+    case kernels::ActivationKind::glu:
+      return "sigmoid";
     case kernels::ActivationKind::swiglu_clamped:
       return "clamped swiglu";
   }
@@ -38,6 +42,14 @@ std::vector<OpForm> some_of(std::vector<OpForm> forms, const Keep& keep) {
 }
 
 std::int64_t layer_of(const Op& op) { return op.layer.value_or(0); }
+
+/// Whether the first rows of two tensors of the same width are known to be other numbers.
+bool differ(Values& values, const Tensor& a, const Tensor& b) {
+  if (!a.known || !b.known || a.tokens == 0 || b.tokens == 0 || a.channels != b.channels) return false;
+  const auto first = values.run().row_values(a, 0);
+  const auto second = values.run().row_values(b, 0);
+  return first != nullptr && second != nullptr && *first != *second;
+}
 
 /// The heads of the queries that attention is given: a rank of tensor parallelism has a part of the model's.
 std::int64_t heads_given(Values& values, const Op& op, const ModelConfig& model) {
@@ -175,17 +187,58 @@ std::vector<OpForm> ModelForms::embedding(Values& values, const Op& op) const {
   // vLLM multiplies behind the module: what the first layer is given is no copy of the rows then.
   const Op* behind = values.run().find_op(op.step, std::nullopt, "embed_scaled");
   const Tensor* given = behind != nullptr ? values.run().result(*behind) : nullptr;
-  if (given == nullptr || !given->known) return {scaled};
+  const bool apart = given != nullptr && given->known;
   form.text += ", which is multiplied behind the module";
-  return {scaled, form};
+  if (apart) return {scaled, form};
+  const Tensor* made = values.run().result(op);
+  const auto multiplied = [&](const Op& one) {
+    const Tensor* copy =
+        one.kind == OpKind::copy && made != nullptr && one.input("x") == made->id ? values.run().result(one) : nullptr;
+    return copy != nullptr && differ(values, *made, *copy);
+  };
+  const auto& ops = values.run().content(op.step).ops;
+  return std::any_of(ops.begin(), ops.end(), multiplied) ? std::vector{form} : std::vector{scaled};
+}
+
+/// Of what the first layer is given where the embedding is multiplied behind its module, as Granite does it.
+std::vector<OpForm> ModelForms::copied(Values& values, const Op& op, const Tensor& out,
+                                       std::vector<OpForm> plain) const {
+  const Tensor* x = values.run().input(op, "x");
+  const Op* maker = x != nullptr ? values.run().maker(*x) : nullptr;
+  const bool embedded = maker != nullptr && maker->kind == OpKind::embedding && maker->name == "embed";
+  if (spec_.model.embedding_scale == 1 || !embedded || !differ(values, *x, out)) return plain;
+  for (OpForm& form : plain) {
+    form.number = spec_.model.embedding_scale;
+    form.text = fmt::format("its input times {:.6g}", form.number);
+  }
+  return plain;
+}
+
+/// Factors are on what branches put out, and on nothing else that is added.
+std::vector<OpForm> ModelForms::residual(std::vector<OpForm> plain, const Op& op) const {
+  const double factor = spec_.model.residual_scale;
+  if (factor == 1 || (op.name != "attn_residual" && op.name != "mlp_residual")) return plain;
+  for (OpForm& form : plain) {
+    form.number = factor;
+    form.text += fmt::format(", the branch times {:.6g}", factor);
+  }
+  return plain;
 }
 
 /// A product with the head, and behind its cap where one tensor stands for both, as what vLLM's LogitsProcessor puts
 /// out.
 std::vector<OpForm> ModelForms::head(std::vector<OpForm> plain, const Op& op) const {
   const double cap = spec_.model.logit_softcap;
-  if (cap <= 0 || op.name != "lm_head") return plain;
+  const double factor = spec_.model.logit_scale;
+  if (op.name != "lm_head") return plain;
   const std::size_t count = plain.size();
+  for (std::size_t i = 0; i < count && factor != 1; ++i) {
+    OpForm scaled = plain[i];
+    scaled.alpha = factor;
+    scaled.text += fmt::format(", times {:.6g}", factor);
+    plain.push_back(std::move(scaled));
+  }
+  if (cap <= 0) return plain;
   for (std::size_t i = 0; i < count; ++i) {
     OpForm capped = plain[i];
     capped.cap = cap;
@@ -233,6 +286,7 @@ bool ModelForms::decides(OpKind kind) {
     case OpKind::activation:
     case OpKind::expert_mix:
     case OpKind::route:
+    case OpKind::residual_add:
       return true;
     default:
       return false;
@@ -259,6 +313,10 @@ std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& o
       return embedding(values, op);
     case OpKind::gemm:
       return head(healthy(), op);
+    case OpKind::copy:
+      return copied(values, op, out, healthy());
+    case OpKind::residual_add:
+      return residual(healthy(), op);
     case OpKind::activation: {
       const int none = static_cast<int>(activations().size()) - 1;
       return clamped(some_of(healthy(), [&](const OpForm& form) {

@@ -35,6 +35,8 @@ class ModelForms {
   std::vector<OpForm> softmax(const Op& op) const;
   std::vector<OpForm> attention(Values& values, const Op& op) const;
   std::vector<OpForm> embedding(Values& values, const Op& op) const;
+  std::vector<OpForm> copied(Values& values, const Op& op, const Tensor& out, std::vector<OpForm> plain) const;
+  std::vector<OpForm> residual(std::vector<OpForm> plain, const Op& op) const;
   std::vector<OpForm> head(std::vector<OpForm> plain, const Op& op) const;
   std::int64_t window(const Op& op) const;
   /// How gate and up lie in the fused input called so, where the op has it.

@@ -1,16 +1,17 @@
 #pragma once
 /// Activations: silu x*sigmoid(x), gelu 0.5x(1+erf(x/sqrt 2)) (Hendrycks and Gimpel 2016), gelu_tanh
-/// (their tanh form), swiglu silu(gate)*up, geglu_tanh gelu_tanh(gate)*up (Shazeer 2020), swiglu_clamped (gpt-oss)
-/// g*sigmoid(alpha*g)*(u+1), g = min(gate, limit), u = up held to [-limit, limit].
+/// (their tanh form), relu_squared max(x, 0)^2 (So et al. 2021), swiglu silu(gate)*up, geglu_tanh gelu_tanh(gate)*up
+/// (Shazeer 2020), glu sigmoid(gate)*up (Dauphin et al. 2017), swiglu_clamped (gpt-oss) g*sigmoid(alpha*g)*(u+1),
+/// g = min(gate, limit), u = up held to [-limit, limit].
 ///
 /// Roundings, each an f32 one: silu s = sigmoid(x), x * s. gelu (0.5 * x) * (1 + erf(x * (1/sqrt 2))).
 /// gelu_tanh (0.5 * x) * (1 + tanh(c * (x + 0.044715 * ((x * x) * x)))), c = sqrt(2/pi). swiglu
-/// (x * sigmoid(x)) * up, geglu_tanh gelu_tanh(x) * up, swiglu_clamped (u + 1) * (g * sigmoid(alpha * g)). sigmoid, erf
-/// and tanh are our own, below 1 ulp (kernels/math). NaN stays NaN, under a clamp too. +Inf gives +Inf, where nothing
-/// clamps it. -0 gives -0. Subnormals are ordinary numbers. Traps: at -Inf all of them compute -Inf * 0, a NaN, where
-/// the limit is -0. gelu_tanh's cube leaves f32 beyond |x| = 7e12, harmlessly; swiglu's product leaves it as soon as
-/// both factors are large, and an f16 output long before. 1 + erf cancels for x < -3: the error is an ulp of x, not of
-/// the result.
+/// (x * sigmoid(x)) * up, geglu_tanh gelu_tanh(x) * up, glu sigmoid(x) * up, swiglu_clamped (u + 1) * (g *
+/// sigmoid(alpha * g)). sigmoid, erf and tanh are our own, below 1 ulp (kernels/math). NaN stays NaN, under a clamp
+/// too. +Inf gives +Inf, where nothing clamps it, and of glu a gate of 1. -0 gives -0, of relu_squared +0. Subnormals
+/// are ordinary numbers. Traps: at -Inf all but relu_squared and glu compute -Inf * 0, a NaN, where the limit is -0.
+/// gelu_tanh's cube leaves f32 beyond |x| = 7e12, harmlessly; swiglu's product leaves it as soon as both factors are
+/// large, and an f16 output long before. 1 + erf cancels for x < -3: the error is an ulp of x, not of the result.
 #include "kernels/check.h"
 #include "kernels/choices.h"
 #include "kernels/tensor_view.h"
@@ -86,11 +87,18 @@ struct Activation {
         case ActivationKind::gelu_tanh:
           y = gelu_tanh(x);
           break;
+        case ActivationKind::relu_squared:
+          y = max_propagate(x, splat_f32(0.0F));
+          y = y * y;
+          break;
         case ActivationKind::swiglu:
           y = (x * sigmoid(x)) * load(args.up, row, column, 0.0F);
           break;
         case ActivationKind::geglu_tanh:
           y = gelu_tanh(x) * load(args.up, row, column, 0.0F);
+          break;
+        case ActivationKind::glu:
+          y = sigmoid(x) * load(args.up, row, column, 0.0F);
           break;
         case ActivationKind::swiglu_clamped:
           y = clamped(args, x, load(args.up, row, column, 0.0F));

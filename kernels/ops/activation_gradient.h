@@ -5,6 +5,8 @@
 ///   gelu            0.5 (1 + erf(x / sqrt 2)) + x exp(-x^2 / 2) / sqrt(2 pi)
 ///   gelu_tanh       0.5 (1 + t) + (0.5 x (1 - t)(1 + t)) c (1 + 3 * 0.044715 x^2), t = tanh(c (x + 0.044715 x^3)),
 ///                   c = sqrt(2 / pi)
+///   relu_squared    2 max(x, 0)
+///   glu             dx = (dout up) (s (1 - s)), dup = dout s, s = sigmoid(x)
 ///   swiglu          dx = (dout up) silu'(x), dup = dout silu(x);  geglu_tanh the same of gelu_tanh
 ///   swiglu_clamped  dx = (dout (u + 1)) (s (1 + alpha g (1 - s))), dup = dout (g s), s = sigmoid(alpha g), with the
 ///                   forward's g and u; +0 where its clamp held x or up, whatever dout is (torch.clamp: at the limit
@@ -91,8 +93,19 @@ struct ActivationGradient {
     return {(half * x) * (one + t), half * (one + t) + ((half * x) * ((one - t) * (one + t))) * inner};
   }
 
+  NANSCOPE_LANE Curve relu_squared(const F32& x) {
+    const F32 positive = max_propagate(x, splat_f32(0.0F));
+    return {positive * positive, splat_f32(2.0F) * positive};
+  }
+  NANSCOPE_LANE Curve gate(const F32& x) {
+    const F32 s = sigmoid(x);
+    return {s, s * (splat_f32(1.0F) - s)};
+  }
+
   NANSCOPE_LANE Curve curve(ActivationKind kind, const F32& x) {
     if (kind == ActivationKind::gelu) return gelu(x);
+    if (kind == ActivationKind::relu_squared) return relu_squared(x);
+    if (kind == ActivationKind::glu) return gate(x);
     if (kind == ActivationKind::gelu_tanh || kind == ActivationKind::geglu_tanh) return gelu_tanh(x);
     return silu(x);
   }

@@ -1,5 +1,6 @@
 #pragma once
-/// Residual add: out = a + b, one rounding in f32, then one to out's format.
+/// Residual add: out = a + factor * b, one rounding in f32 for the product, which a factor of 1 leaves as b is, and one
+/// for the sum, then one to out's format.
 #include "kernels/check.h"
 #include "kernels/tensor_view.h"
 
@@ -10,6 +11,7 @@ struct ResidualAddArgs {
   TensorView a;
   TensorView b;
   TensorView out;
+  float factor = 1;
 };
 
 inline Status check(const ResidualAddArgs& args) {
@@ -41,7 +43,7 @@ struct ResidualAdd {
     for (std::int64_t column = 0; column < args.out.columns; column += kLanes) {
       const F32 a = load(args.a, row, column, -0.0F);
       const F32 b = load(args.b, row, column, -0.0F);
-      store(args.out, row, column, a + b);
+      store(args.out, row, column, a + splat_f32(args.factor) * b);
     }
   }
 };

@@ -65,7 +65,8 @@ Status AnswerProbe::on_step_begin(const StepRow& row) {
 }
 
 Status AnswerProbe::on_op(const ProbeOp& op) {
-  const bool head = step_.rank == 0 && (op.name == "lm_head" || op.name == "logits_softcap");
+  const bool head =
+      step_.rank == 0 && (op.name == "lm_head" || op.name == "logits_scale" || op.name == "logits_softcap");
   for (std::size_t i = 0; head && i < op.outputs.size(); ++i) {
     if (op.outputs[i].role != "logits") continue;
     if (Status read = read_logits(op.outputs[i].view); !read) return read;

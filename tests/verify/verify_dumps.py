@@ -36,7 +36,7 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 FAMILIES = ("gpt2", "gpt2-scaled", "llama2", "llama3", "llama-linear", "mistral", "qwen2", "qwen3", "phi3", "gemma2",
             "gemma3", "olmo2", "mixtral", "qwen2-moe", "qwen3-moe", "gpt-oss", "gemma1", "olmo3", "smollm3", "exaone4",
             "starcoder2", "stablelm", "seed-oss", "olmoe", "minimax-m2", "glm4-moe", "dots1",
-            "deepseek-v2", "deepseek-v3", "glm4-moe-lite")
+            "deepseek-v2", "deepseek-v3", "glm4-moe-lite", "granite", "granitemoe", "arcee", "helium", "nemotron")
 GOLDEN = ("healthy-gemma2-f32", "healthy-mixtral-bf16", "healthy-phi3-f16", "fault-softcap-left-out", "fault-experts-swapped",
           "fault-stale-adapter", "fault-weight-in-memory", "fault-rope-scaling-left-out", "fault-rope-in-every-layer",
           "fault-routed-scale-left-out", "fault-rope-of-halves")
@@ -392,6 +392,8 @@ FAULTS = (
     Fault("mscale-of-scores-left-out", "deepseek-v3",
           lambda m: [setattr(b.self_attn, "scaling", b.self_attn.qk_head_dim ** -0.5) for b in layers_of(m)], ("softmax",),
           ("score-factor",), 0),
+    Fault("residual-multiplier-left-out", "granite", lambda m: setattr(layers_of(m)[1], "residual_multiplier", 1.0),
+          ("attn_residual", "mlp_residual"), ("residual",), 1),
     Fault("rope-in-every-layer", "smollm3", lambda m: setattr(layers_of(m)[1].self_attn, "use_rope", 1),
           ("softmax", "attn_mix"), ("rope-left-out", "rope-angles"), 1),
     # Planted after all of the above was found, to see how what is not foreseen fares.

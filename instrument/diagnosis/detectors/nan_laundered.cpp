@@ -22,6 +22,7 @@ bool keeps_nan(const Op& op) {
     case OpKind::activation:
     case OpKind::residual_add:
     case OpKind::gated_add:
+    case OpKind::scale:
     case OpKind::softcap:
     case OpKind::copy:
     case OpKind::quantise:

@@ -1,9 +1,12 @@
 #include <array>
+#include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "instrument/train/gradients.h"
 #include "instrument/train/row_selection.h"
 #include "kernels/ops/activation_gradient.h"
+#include "kernels/ops/embedding.h"
 #include "kernels/ops/softcap_gradient.h"
 
 namespace nanscope::train {
@@ -45,10 +48,45 @@ void activation_gradient(Backward& backward, const TapedOp& op) {
   if (gated) backward.add(op.input("up"), {dup, outputs[1].id}, rows);
 }
 
-/// Both summands have the gradient of the sum.
+namespace {
+
+/// The gradient of what an op multiplied by a number. The lookup of embeddings multiplies rows.
+Live times(Backward& backward, const TapedOp& op, const Live& dout, double factor) {
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(dout.view.rows));
+  std::iota(rows.begin(), rows.end(), 0);
+  const kernels::TensorView dx = backward.memory(dout.view.format, dout.view.rows, dout.view.columns);
+  backward.launch(kernels::EmbeddingArgs{.tokens = uploaded(backward, rows),
+                                         .patch_rows = {},
+                                         .table = dout.view,
+                                         .patches = {},
+                                         .positions = {},
+                                         .out = dx,
+                                         .scale = static_cast<float>(factor)});
+  backward.at_rows();
+  const ProbeTensor out = backward.output("dx", dx);
+  const std::array inputs{ProbeInput{"dout", dout.id, {}}};
+  backward.emit(op, OpKind::scale_gradient, inputs, std::span(&out, 1), ScaleAttributes{factor});
+  return {dx, out.id};
+}
+
+}  // namespace
+
+/// Both summands have the gradient of the sum, b times the factor on it.
 void residual_add_gradient(Backward& backward, const TapedOp& op) {
   const Live dout = backward.gradient(op.outputs.front());
-  for (const TapedInput& input : op.inputs) backward.add(input.tensor, dout);
+  const auto* stated = std::get_if<ResidualAttributes>(&op.attributes);
+  const double factor = stated != nullptr ? stated->factor.value_or(1) : 1;
+  for (const TapedInput& input : op.inputs) {
+    const bool scaled = factor != 1 && input.role == "b";
+    backward.add(input.tensor, scaled ? times(backward, op, dout, factor) : dout);
+  }
+}
+
+void scale_gradient(Backward& backward, const TapedOp& op) {
+  const Live dout = backward.gradient(op.outputs.front());
+  const auto* stated = std::get_if<ScaleAttributes>(&op.attributes);
+  if (stated == nullptr || !stated->factor) return backward.fail_with("op " + op.name + " does not say its factor");
+  backward.add(op.inputs.front().tensor, times(backward, op, dout, *stated->factor));
 }
 
 void softcap_gradient(Backward& backward, const TapedOp& op) {

@@ -125,6 +125,40 @@ def families(pick):
         "glm4-moe-lite": ("Glm4MoeLiteConfig", "Glm4MoeLiteForCausalLM",
                           {**latent, "num_hidden_layers": 3, "q_lora_rank": 14, "n_group": 1, "topk_group": 1,
                            "first_k_dense_replace": 2, "mlp_layer_types": ["dense", "sparse", "dense"]}),
+        "granite": ("GraniteConfig", "GraniteForCausalLM",
+                    {**square, "embedding_multiplier": 6.0, "attention_multiplier": 0.25, "residual_multiplier": 0.22,
+                     "logits_scaling": pick(6.0, 8.0), "attention_bias": pick(False, True)}),
+        "granitemoe": ("GraniteMoeConfig", "GraniteMoeForCausalLM",
+                       {**moe, "embedding_multiplier": 6.0, "attention_multiplier": 0.25, "residual_multiplier": 0.22,
+                        "logits_scaling": 4.0, "num_local_experts": 4, "num_experts_per_tok": 2,
+                        "intermediate_size": 16}),
+        "arcee": ("ArceeConfig", "ArceeForCausalLM", {**shape, "head_dim": head_dim, "mlp_bias": pick(True, False)}),
+        "helium": ("HeliumConfig", "HeliumForCausalLM",
+                   {**square, "head_dim": square["hidden_size"] // 4, "attention_bias": pick(True, False)}),
+        "nemotron": ("NemotronConfig", "NemotronForCausalLM",
+                     {**square, "head_dim": 8 if square["hidden_size"] == 32 else 16, "attention_bias": pick(True, False),
+                      "rope_parameters": rope(rope_type="default", partial_rotary_factor=0.5)}),
+        "cohere": ("CohereConfig", "CohereForCausalLM",
+                   {**square, "logit_scale": 0.25, "attention_bias": pick(True, False)}),
+        "cohere2": ("Cohere2Config", "Cohere2ForCausalLM",
+                    {**square, "num_hidden_layers": 3, "sliding_window": 6, "logit_scale": 0.25,
+                     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
+        "phi": ("PhiConfig", "PhiForCausalLM",
+                {**square, "rope_parameters": rope(rope_type="default", partial_rotary_factor=0.5)}),
+        "gptj": ("GPTJConfig", "GPTJForCausalLM",
+                 {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": pick(4, 6),
+                  "n_inner": pick(48, None), "bos_token_id": None, "eos_token_id": None}),
+        "gpt-neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM",
+                     {**square, "use_parallel_residual": pick(True, False),
+                      "rope_parameters": rope(rope_type="default", partial_rotary_factor=0.5)}),
+        "falcon": ("FalconConfig", "FalconForCausalLM",
+                   {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                    "ffn_hidden_size": 48, "multi_query": pick(True, False), "bias": pick(False, True),
+                    "bos_token_id": None, "eos_token_id": None}),
+        "falcon-new": ("FalconConfig", "FalconForCausalLM",
+                       {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                        "num_kv_heads": 2, "ffn_hidden_size": 48, "new_decoder_architecture": True,
+                        "num_ln_in_parallel_attn": pick(2, 1), "bos_token_id": None, "eos_token_id": None}),
         "minimax-m2": ("MiniMaxM2Config", "MiniMaxM2ForCausalLM",
                        {**moe, "head_dim": 16, "rotary_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2,
                         "intermediate_size": 16}),
@@ -152,7 +186,8 @@ def randomise(model, generator):
             noise = torch.randn(weight.shape, generator=generator)
             if weight.dim() == 1:
                 gain = "norm" in name or ".ln_" in name
-                centre = 1.0 if gain and name.endswith("weight") and "Gemma" not in type(model).__name__ else 0.0
+                plus_one = type(model).__name__.startswith(("Gemma", "Nemotron", "Qwen3Next", "Qwen3_5"))
+                centre = 1.0 if gain and name.endswith("weight") and not plus_one else 0.0
                 # Experts that some tokens prefer and rounding does not change.
                 chooses = name.endswith(("router.bias", "e_score_correction_bias"))
                 weight.copy_(centre + (3.0 if chooses else 0.2) * noise)

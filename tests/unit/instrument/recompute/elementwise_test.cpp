@@ -42,6 +42,34 @@ TEST(RecomputeResidual, KnowsABranchThatWasLeftOutOrAddedTwice) {
   EXPECT_EQ(explained_by(plus(1)), "the branch added twice");
 }
 
+/// What an op states to multiply by: `a` plus it times `b` where there is an `a`, or `b` times it.
+Case scaled(bool sum, double factor, const Change& change, Format format = Format::bf16) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId a = g.source({.channels = kWidth, .fill = noise(1, 3), .format = format});
+  const TensorId b = g.op("o_proj", OpKind::dumped, {}, {.channels = kWidth, .fill = noise(2, 3), .format = format});
+  out.right = stored_numbers(g, b, 4, kWidth);
+  for (std::int64_t r = 0; r < 4; ++r) {
+    for (std::int64_t c = 0; c < kWidth; ++c)
+      out.right.at(r, c) = factor * out.right.at(r, c) + (sum ? double{g.at(a, r, c)} : 0.0);
+  }
+  Numbers stored = out.right;
+  change(stored);
+  const Made made{.channels = kWidth, .fill = fill_of(stored), .format = format};
+  out.out = sum ? g.op("attn_residual", OpKind::residual_add, {{"a", a}, {"b", b}}, made, ResidualAttributes{0.22})
+                : g.op("logits_scale", OpKind::scale, {{"x", b}}, made, ScaleAttributes{0.22});
+  return out;
+}
+
+TEST(RecomputeResidual, TakesTheFactorThatIsStated) {
+  for (const bool sum : {true, false}) {
+    const std::string text = sum ? "" : "its input times 0.22";
+    for (const Format format : {Format::f32, Format::bf16}) expect_right(scaled(sum, 0.22, unchanged, format), text, 4);
+    expect_seen([=](const Change& change) { return scaled(sum, 0.22, change); }, 3, 15);
+  }
+}
+
 /// The third token's row is `row` of the table.
 Case embedding(double factor, const Change& change) {
   Case out;

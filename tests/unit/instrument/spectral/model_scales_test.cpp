@@ -69,10 +69,11 @@ TEST(ModelScales, AreThoseOfTheFiles) {
 /// Families in which a rotation makes a head's norm larger than the room of its scale, as numpy's SVD of rotated heads
 /// has it (1.44 times in Llama 2's tiny checkpoint, Mistral's and Gemma's, 1.19 to 1.44 in the others): heads of 8
 /// channels, few enough for that. Nothing else is to be warned of in any.
-const std::map<std::string, std::string> kWarned{{"llama2", "rotation-aligns"},    {"gemma1", "rotation-aligns"},
-                                                 {"mistral", "rotation-aligns"},   {"qwen2", "rotation-aligns"},
-                                                 {"qwen2-moe", "rotation-aligns"}, {"seed-oss", "rotation-aligns"},
-                                                 {"smollm3", "rotation-aligns"},   {"starcoder2", "rotation-aligns"}};
+const std::map<std::string, std::string> kWarned{
+    {"llama2", "rotation-aligns"},     {"gemma1", "rotation-aligns"},     {"mistral", "rotation-aligns"},
+    {"qwen2", "rotation-aligns"},      {"qwen2-moe", "rotation-aligns"},  {"seed-oss", "rotation-aligns"},
+    {"smollm3", "rotation-aligns"},    {"starcoder2", "rotation-aligns"}, {"granite", "rotation-aligns"},
+    {"granitemoe", "rotation-aligns"}, {"helium", "rotation-aligns"}};
 
 /// Families of latent attention, whose keys are no product of the layer's input with one weight.
 const std::set<std::string> kUnbounded{"deepseek-v2", "deepseek-v3", "glm4-moe-lite"};

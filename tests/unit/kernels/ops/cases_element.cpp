@@ -21,16 +21,18 @@ TensorView result(CaseMemory& memory, Format format, const Shape& shape) {
   return memory.output("out", format, shape.rows, shape.columns, shape.padding);
 }
 
-void add_residual(std::vector<OpCase>& cases, Format format, const Shape& shape) {
+void add_residual(std::vector<OpCase>& cases, Format format, const Shape& shape, float factor = 1) {
   const auto build = [=](CaseMemory& memory) {
     ResidualAddArgs args;
     args.a = data_input(memory, format, shape, 31);
     args.b = memory.input(Format::f32, shape.rows, shape.columns,
                           fill(Fill::ordinary, Format::f32, shape.rows, shape.columns, 32, 3e4F));
     args.out = result(memory, format, shape);
+    args.factor = factor;
     memory.launch(args);
   };
-  cases.push_back({"residual_add_" + std::string(name(format)) + "_" + shape.name, OpId::ResidualAdd, build});
+  const std::string scaled = factor != 1 ? "scaled_" : "";
+  cases.push_back({"residual_add_" + scaled + std::string(name(format)) + "_" + shape.name, OpId::ResidualAdd, build});
 }
 
 void add_activation(std::vector<OpCase>& cases, const std::string& kind_name, ActivationKind kind, const Shape& shape) {
@@ -268,9 +270,12 @@ void add_scan(std::vector<OpCase>& cases, bool resume, const Shape& shape) {
 void add_element_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes) {
   for (const Shape& shape : shapes) {
     for (const Format format : {Format::f32, Format::f16, Format::bf16}) add_residual(cases, format, shape);
+    add_residual(cases, Format::f32, shape, 0.22F);
     add_activation(cases, "silu", ActivationKind::silu, shape);
     add_activation(cases, "gelu", ActivationKind::gelu, shape);
     add_activation(cases, "gelu_tanh", ActivationKind::gelu_tanh, shape);
+    add_activation(cases, "relu_squared", ActivationKind::relu_squared, shape);
+    add_activation(cases, "glu", ActivationKind::glu, shape);
     add_activation(cases, "swiglu", ActivationKind::swiglu, shape);
     add_activation(cases, "geglu_tanh", ActivationKind::geglu_tanh, shape);
     add_activation(cases, "swiglu_clamped", ActivationKind::swiglu_clamped, shape);

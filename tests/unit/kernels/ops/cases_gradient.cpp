@@ -139,6 +139,8 @@ constexpr NamedKind kActivationKinds[] = {
     {"silu", ActivationKind::silu},
     {"gelu", ActivationKind::gelu},
     {"gelu_tanh", ActivationKind::gelu_tanh},
+    {"relu_squared", ActivationKind::relu_squared},
+    {"glu", ActivationKind::glu},
     {"swiglu", ActivationKind::swiglu},
     {"geglu_tanh", ActivationKind::geglu_tanh},
     {"swiglu_clamped", ActivationKind::swiglu_clamped},

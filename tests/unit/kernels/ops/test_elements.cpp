@@ -45,6 +45,10 @@ double reference(ActivationKind kind, double x) {
     case ActivationKind::gelu_tanh:
     case ActivationKind::geglu_tanh:
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case ActivationKind::relu_squared:
+      return x > 0 ? x * x : 0.0;
+    case ActivationKind::glu:
+      return 1.0 / (1.0 + std::exp(-x));
     case ActivationKind::swiglu_clamped:
       return 2.0 * x / (1.0 + std::exp(-1.702 * x));
   }
@@ -53,14 +57,15 @@ double reference(ActivationKind kind, double x) {
 
 TEST(Activation, AgreesWithDoublePrecision) {
   Floats x = test::random_floats(4, 500, 51, 12.0F);
-  for (const auto kind :
-       {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::swiglu}) {
+  for (const auto kind : {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh,
+                          ActivationKind::relu_squared, ActivationKind::swiglu, ActivationKind::glu}) {
     const Floats found = activate(x, kind);
     for (std::size_t i = 0; i < x.data.size(); ++i) {
       const double value = static_cast<double>(x.data[i]);
       // gelu's 1 + erf cancels on the left: the error is relative to |x|, as in every f32 gelu.
-      const double allowed =
-          kind == ActivationKind::silu ? std::abs(reference(kind, value)) * 3e-7 : 2e-7 * std::abs(value);
+      const bool of_value =
+          kind == ActivationKind::silu || kind == ActivationKind::relu_squared || kind == ActivationKind::glu;
+      const double allowed = of_value ? std::abs(reference(kind, value)) * 3e-7 : 2e-7 * std::abs(value);
       EXPECT_NEAR(found.data[i], reference(kind, value), allowed + 1e-38) << value;
     }
   }

@@ -52,6 +52,8 @@ constexpr Kind kKinds[] = {
     {"silu", ActivationKind::silu},
     {"gelu", ActivationKind::gelu},
     {"gelu_tanh", ActivationKind::gelu_tanh},
+    {"relu_squared", ActivationKind::relu_squared},
+    {"glu", ActivationKind::glu},
     {"swiglu", ActivationKind::swiglu},
     {"geglu_tanh", ActivationKind::geglu_tanh},
     {"swiglu_clamped", ActivationKind::swiglu_clamped},
@@ -69,6 +71,10 @@ double activation(ActivationKind kind, double x, double up) {
       return 0.5 * x * (1 + std::erf(x * kRootHalf));
     case ActivationKind::gelu_tanh:
       return tanh_form;
+    case ActivationKind::relu_squared:
+      return x > 0 ? x * x : 0;
+    case ActivationKind::glu:
+      return logistic(x) * up;
     case ActivationKind::swiglu:
       return x * logistic(x) * up;
     case ActivationKind::geglu_tanh:
@@ -93,6 +99,10 @@ std::pair<double, double> activation_slopes(ActivationKind kind, double x, doubl
       return {0.5 * (1 + std::erf(x * kRootHalf)) + x * std::exp(-x * x / 2) * kRootByTwoPi, 0};
     case ActivationKind::gelu_tanh:
       return {gelu_tanh, 0};
+    case ActivationKind::relu_squared:
+      return {x > 0 ? 2 * x : 0, 0};
+    case ActivationKind::glu:
+      return {up * s * (1 - s), s};
     case ActivationKind::swiglu:
       return {up * silu, x * s};
     case ActivationKind::geglu_tanh:
