@@ -31,6 +31,7 @@ std::vector<OpCase> op_cases_of(std::span<const Shape> shapes) {
   add_gradient_cases(cases, shapes);
   add_attention_gradient_cases(cases);
   add_optimizer_cases(cases, shapes);
+  add_recurrent_cases(cases, shapes);
   return cases;
 }
 

@@ -49,5 +49,6 @@ void add_observer_cases(std::vector<OpCase>& cases, std::span<const Shape> shape
 void add_gradient_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes);
 void add_attention_gradient_cases(std::vector<OpCase>& cases);
 void add_optimizer_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes);
+void add_recurrent_cases(std::vector<OpCase>& cases, std::span<const Shape> shapes);
 
 }  // namespace nanscope::kernels::cases
