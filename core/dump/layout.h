@@ -21,7 +21,9 @@ struct Geometry {
   std::int64_t shared = 0;  ///< of it: the last channels, which all heads of keys share in latent attention
   /// Tensors, by op and role, that put heads before rows wherever their extents tell the two apart.
   std::set<std::pair<std::string, std::string>> heads_first = {};
-  std::int64_t layers = 0;  ///< of the model
+  std::int64_t layers = 0;      ///< of the model
+  bool fused_by_heads = false;  ///< a fused projection has each key head's queries, key and value in turns
+  bool sine_first = false;      ///< of two tables of angles the first is the sine
 };
 
 /// Element (row, head, channel of the head) lies at offset + row / inner * outer_stride + row % inner * inner_stride +

@@ -16,7 +16,7 @@ constexpr std::array kLayerModules = {
     ModulePattern{"hnorm pre_fc_norm_hidden", "mtp_hidden_norm", layer_norm, 22, "resid", "norm_out"},
     ModulePattern{"eh_proj ^mtp.fc ^model.mtp.fc", "mtp_proj", gemm, 24, "x", "resid"},
     ModulePattern{"input_layernorm ln_1 ln1 attention_norm attn_norm norm1 layernorm_before layer_norm1 "
-                  "self_attn_layer_norm pre_attn_norm pre_attention_layernorm norm_1",
+                  "self_attn_layer_norm pre_attn_norm pre_attention_layernorm norm_1 ln_attn",
                   "attn_norm", layer_norm, 100, "resid", "norm_out"},
     ModulePattern{"qkv_proj c_attn query_key_value qkv wqkv in_proj attn_qkv wqkv layernorm_qkv linear_qkv "
                   "fused_qkv_a_proj_with_mqa",
@@ -69,7 +69,8 @@ constexpr std::array kLayerModules = {
     ModulePattern{"post_attention_layernorm post_attn_norm post_attention_norm", "post_attention_norm", layer_norm, 500,
                   "resid", "norm_out"},
     ModulePattern{"ln_2 ln2 ffn_norm mlp_norm norm2 layernorm_after layer_norm2 "
-                  "pre_feedforward_layernorm final_layer_norm pre_mlp_layernorm pre_ff_layernorm post_layernorm norm_2",
+                  "pre_feedforward_layernorm final_layer_norm pre_mlp_layernorm pre_ff_layernorm post_layernorm norm_2 "
+                  "ln_mlp",
                   "mlp_norm", layer_norm, 500, "resid", "norm_out"},
     ModulePattern{"mlp.gate block_sparse_moe.gate moe.gate feed_forward.gate mlp.router moe.router router ffn_gate_inp "
                   "gate.router mlp.gate.wg moe_gate router.layer",

@@ -82,6 +82,7 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
   if (seen("qkv_proj") && !seen("q_proj")) {
     const TensorId fused = linear("qkv_proj", x, "qkv", find_role("qkv"));
     const Geometry& g = geometry_[scope_.tower];
+    if (g.fused_by_heads && g.heads > 0 && g.kv_heads > 0) return parts_of_heads(fused);
     const std::int64_t q = g.heads * g.width;
     const Tensor* whole = run_.tensor(fused);
     // Two parts of one size are what the queries leave.
@@ -113,6 +114,21 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
   const TensorId q = linear("q_proj", x, "q", states("q"));
   const TensorId k = linear("k_proj", x, "k", states("k"));
   return {q, k, linear("v_proj", x, "v", states("v"))};
+}
+
+/// Each key head's queries, key and value lie one behind the other.
+std::tuple<TensorId, TensorId, TensorId> PassBuilder::parts_of_heads(TensorId fused) {
+  const Geometry& g = geometry_[scope_.tower];
+  const std::int64_t queries = g.heads / g.kv_heads * g.width;
+  const auto part = [&](std::string_view letter, std::int64_t first, std::int64_t heads) {
+    const TensorId id = emit(std::string(letter) + "_proj", OpKind::split, {{"x", fused, {}}},
+                             {std::string(letter), states(letter)}, SplitAttributes{first, g.kv_heads});
+    settle_width(id, heads * g.width, heads);
+    return id;
+  };
+  const TensorId q = part("q", 0, g.heads);
+  const TensorId k = part("k", queries, g.kv_heads);
+  return {q, k, part("v", queries + g.width, g.kv_heads)};
 }
 
 /// By its elements: what a single row has is taken from its tensor, whose health is that of the whole.

@@ -158,6 +158,7 @@ class PassBuilder {
   TensorId summed(TensorId embedded);
   TensorId layer(TensorId x);
   void take_layer_parameters();
+  void take_probabilities_of_layer();
   bool norms_sum() const;
   TensorId normed(std::string_view op, TensorId x);
   TensorId norm(std::string_view op, TensorId x);
@@ -179,6 +180,7 @@ class PassBuilder {
   TensorId attention(TensorId x);
   TensorId recurrence(TensorId x);
   std::tuple<TensorId, TensorId, TensorId> projections(TensorId x);
+  std::tuple<TensorId, TensorId, TensorId> parts_of_heads(TensorId fused);
   std::vector<Index> states(std::string_view letter);
 
   // pass_latent.cpp

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/dump/paged_cache.h"
 #include "core/dump/pass_builder.h"
@@ -78,11 +79,9 @@ void PassBuilder::settle_geometry() {
   for (const auto& [tower, tensors] : towers) geometry_[tower] = geometry_of(tensors);
   if (run_.known_.width == 0) return;
   Geometry& own = geometry_[""];
-  own.heads = run_.known_.heads;
-  own.kv_heads = run_.known_.kv_heads;
-  own.width = run_.known_.width;
-  own.shared = run_.known_.shared;
-  own.layers = run_.known_.layers;
+  auto heads_first = std::move(own.heads_first);
+  own = run_.known_;
+  own.heads_first = std::move(heads_first);
 }
 
 /// A pool whose shape says something else than the width of the values, and in which no layout finds them, is not

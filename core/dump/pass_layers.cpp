@@ -24,8 +24,8 @@ void PassBuilder::build_tower(const std::string& name) {
                                       "past_length", "slot_mapping", "block_table", "inv_freq", "cos", "sin"}) {
     for (const Index index : find_role(role)) {
       const TensorId id = emit_parameter(index);
-      if (role == "cos") cos_ = id;
-      if (role == "sin") sin_ = id;
+      if (role == (geometry_[scope_.tower].sine_first ? "sin" : "cos")) cos_ = id;
+      if (role == (geometry_[scope_.tower].sine_first ? "cos" : "sin")) sin_ = id;
       if (role == "positions") positions_ = id;
     }
     if (role == "positions" && positions_ == 0) {
@@ -98,8 +98,8 @@ void PassBuilder::take_layer_parameters() {
   for (const std::string_view role : {"positions", "mask", "slot_mapping", "block_table", "seq_lens", "cos", "sin"}) {
     for (const Index index : find_role(role)) {
       const TensorId id = emit_parameter(index);
-      if (role == "cos") cos_ = id;
-      if (role == "sin") sin_ = id;
+      if (role == (geometry_[scope_.tower].sine_first ? "sin" : "cos")) cos_ = id;
+      if (role == (geometry_[scope_.tower].sine_first ? "cos" : "sin")) sin_ = id;
       if (role == "positions") positions_ = id;
     }
   }
@@ -122,8 +122,21 @@ TensorId PassBuilder::normed(std::string_view op, TensorId x) {
   return after ? x : emit(std::string(op), OpKind::block, {{"x", x, {}}}, {"out"});
 }
 
+/// What attention gave beside its output, where the layer hands it on (Falcon).
+void PassBuilder::take_probabilities_of_layer() {
+  const std::vector<Index> own = outputs_of("softmax", "probs");
+  for (const Index index : find("layer", Port::output, Form::value, 1)) {
+    if (own.empty() || tensor(index).shape.size() != 4 || tensor(index).shape != tensor(own.front()).shape) continue;
+    const auto roles = roles_.find(scope_);
+    std::erase_if(roles->second, [&](const auto& one) { return one.second == index; });
+    run_.dump_.tensors[index].at.role = "probs";
+    roles->second.emplace(std::pair{std::string("probs"), Form::value}, index);
+  }
+}
+
 TensorId PassBuilder::layer(TensorId x) {
   take_layer_parameters();
+  take_probabilities_of_layer();
   x = input_of("layer", x);
   std::vector<Index> outs = outputs_of("layer", "resid");
   std::erase_if(outs, [&](Index index) { return tensor(index).at.op != "layer" && tensor(index).at.op != "resid"; });

@@ -278,6 +278,9 @@ Status check(const EngineConfig& config) {
     return fail(fmt::format("model.experts_per_token={} is more than model.experts={}", model.experts_per_token,
                             model.experts));
   }
+  if (model.parallel && model.norm_placement != NormPlacement::pre) {
+    return fail("model.parallel needs model.norm_placement=pre");
+  }
   if (Status groups = check_groups(config); !groups) return groups;
   if (Status latent = check_latent(config); !latent) return latent;
   std::int64_t recurrent = 0;

@@ -205,12 +205,16 @@ void Forward::branch(std::size_t layer, Branch which) {
   const NormConfig& form = parts_.config.norm;
   const bool before = norms_before(parts_.config.model);
   if (which == Branch::attention) {
-    const Live in = before ? norm(plan.attn_norm, {Slot::attn_norm, Slot::stats}, x_, weights.attn_norm, form) : x_;
-    branch_ = plan.recurrent ? recurrence(plan, weights, in) : attention(plan, weights, in);
-  } else {
-    const Live in = before ? norm(plan.mlp_norm, {Slot::mlp_norm, Slot::stats}, x_, weights.mlp_norm, form) : x_;
-    branch_ = mlp(plan, weights, in);
+    layer_in_ = x_;
+    attention_in_ = before ? norm(plan.attn_norm, {Slot::attn_norm, Slot::stats}, x_, weights.attn_norm, form) : x_;
+    branch_ = plan.recurrent ? recurrence(plan, weights, attention_in_) : attention(plan, weights, attention_in_);
+    return;
   }
+  const Live& stream = parts_.config.model.parallel ? layer_in_ : x_;
+  Live in = before ? attention_in_ : stream;
+  if (norms_before_mlp(parts_.config.model))
+    in = norm(plan.mlp_norm, {Slot::mlp_norm, Slot::stats}, stream, weights.mlp_norm, form);
+  branch_ = mlp(plan, weights, in);
 }
 
 void Forward::add(std::size_t layer, Branch which) {
@@ -332,11 +336,15 @@ Live Forward::logits(const Live& x) {
   const Live normed =
       norm(parts_.plan.final_norm, {Slot::final_norm, Slot::stats}, x, model.final_norm, parts_.config.norm);
   const TensorView out = activation(Slot::logits, model.vocabulary);
-  multiply(normed.view, {model.lm_head.weight, nullptr}, out);
+  multiply(normed.view, model.lm_head, out);
   const bool capped = parts_.config.model.logit_softcap > 0;
   const bool scaled = parts_.config.model.logit_scale != 1;
-  Live made = emit(parts_.plan.lm_head, {tensor_input("x", normed), weight_input("weight", model.lm_head.weight)},
-                   capped || scaled ? "raw_logits" : "logits", out);
+  const std::string_view role = capped || scaled ? "raw_logits" : "logits";
+  const ProbeInput weight = weight_input("weight", model.lm_head.weight);
+  Live made = model.lm_head.bias != nullptr
+                  ? emit(parts_.plan.lm_head,
+                         {tensor_input("x", normed), weight, weight_input("bias", model.lm_head.bias)}, role, out)
+                  : emit(parts_.plan.lm_head, {tensor_input("x", normed), weight}, role, out);
   if (scaled) made = scaled_logits(made, capped ? "raw_logits" : "logits");
   return capped ? capped_logits(made) : made;
 }

@@ -315,8 +315,10 @@ class Forward {
   ForwardParts parts_;
   const StepInput& step_;
   Emitter& emitter_;
-  Live x_;       ///< the residual stream
-  Live branch_;  ///< what the branch that ran last put out
+  Live x_;             ///< the residual stream
+  Live layer_in_;      ///< the stream before the layer's attention
+  Live attention_in_;  ///< what its attention reads
+  Live branch_;        ///< what the branch that ran last put out
   NormConfig inner_norm_;
   std::int64_t rows_ = 0;         ///< of the activations: the step's, or in the head those of its ends
   std::int64_t stored_rows_ = 0;  ///< that go into the pool, from the first on

@@ -169,7 +169,8 @@ class Loader {
 
   Affine norm(const std::string& name, std::int64_t columns) {
     Affine norm{load(name + ".weight", 1, columns, false), nullptr};
-    if (model_.config.norm == kernels::NormKind::layer_norm) norm.bias = load(name + ".bias", 1, columns, false);
+    const bool biased = model_.config.norm == kernels::NormKind::layer_norm && model_.config.norm_bias;
+    if (biased) norm.bias = load(name + ".bias", 1, columns, false);
     return norm;
   }
 
@@ -282,7 +283,7 @@ LayerWeights load_layer(Loader& loader, const EngineConfig& config, std::int64_t
     load_attention(loader, model, prefix, layer);
   }
   if (after) layer.attn_post_norm = loader.norm(prefix + "attn_post_norm", model.width);
-  if (before) layer.mlp_norm = loader.norm(prefix + "mlp_norm", model.width);
+  if (norms_before_mlp(model)) layer.mlp_norm = loader.norm(prefix + "mlp_norm", model.width);
   if (has_experts(model, index)) {
     load_experts(loader, config, prefix, layer);
   } else {
@@ -309,6 +310,7 @@ void load_all(Loader& loader, const EngineConfig& config, std::int64_t vocabular
   model.final_norm = loader.norm("final_norm", width);
   model.lm_head.weight =
       config.model.tied_head ? model.embed.weight : loader.load("lm_head.weight", vocabulary, width, true);
+  if (config.model.head_bias) model.lm_head.bias = loader.load("lm_head.bias", 1, vocabulary, false);
 }
 
 /// Knobs of the model that no weight depends on.

@@ -103,6 +103,15 @@ std::vector<Knob> model_knobs() {
           "where the norms stand: before a branch, after the sum, before and behind the branch, behind it",
           [](auto& c) -> auto& { return c.model.norm_placement; }),
       knob(
+          "model.norm_bias", kBool, "layer_norm: the norms have biases",
+          [](auto& c) -> auto& { return c.model.norm_bias; }),
+      knob(
+          "model.parallel", kBool, "attention and MLP of a layer read the same, and both are added to it",
+          [](auto& c) -> auto& { return c.model.parallel; }),
+      knob(
+          "model.shared_norm", kBool, "with model.parallel: both read what one norm puts out",
+          [](auto& c) -> auto& { return c.model.shared_norm; }),
+      knob(
           "model.inner_norm", kBool, "norm on the attention output before its projection (sub-LN, Magneto, EVA-02)",
           [](auto& c) -> auto& { return c.model.inner_norm; }),
       knob(
@@ -208,6 +217,8 @@ std::vector<Knob> model_knobs() {
       knob(
           "model.dense_layers", "list", "layers whose MLP is no mixture of experts",
           [](auto& c) -> auto& { return c.model.dense_layers; }),
+      knob(
+          "model.head_bias", kBool, "the logits have a bias", [](auto& c) -> auto& { return c.model.head_bias; }),
       knob(
           "model.tied_head", kBool, "the head's weights are the embedding's",
           [](auto& c) -> auto& { return c.model.tied_head; }),

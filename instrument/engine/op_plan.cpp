@@ -487,7 +487,7 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer, const Layer
   plan.attn_all_reduce = planner.all_reduce(plan.recurrent ? "recurrent_out_all_reduce" : "o_proj_all_reduce");
   if (after) plan.attn_post_norm = planner.norm("attn_post_norm");
   plan.attn_residual = planner.residual("attn_residual");
-  if (before) plan.mlp_norm = planner.norm("mlp_norm");
+  if (norms_before_mlp(model)) plan.mlp_norm = planner.norm("mlp_norm");
   if (has_experts(model, layer)) {
     plan_experts(planner, config, weights, plan);
   } else {

@@ -23,6 +23,8 @@ struct Slice {
   std::int64_t first = 0;
   std::int64_t total = 0;
   std::int64_t step = 1;
+  std::int64_t run = 0;   ///< rows that follow each other so, before the next such run; 0: all
+  std::int64_t jump = 0;  ///< from a run's first row to the next one's
 };
 
 Slice slice_of(WeightPart part, const ModelConfig& model, std::int64_t rows) {
@@ -37,6 +39,13 @@ Slice slice_of(WeightPart part, const ModelConfig& model, std::int64_t rows) {
       return {queries, queries + 2 * keys};
     case WeightPart::v:
       return {queries + keys, queries + 2 * keys};
+    case WeightPart::q_of_heads:
+      return {0, queries + 2 * keys, 1, queries / model.kv_heads, (queries + 2 * keys) / model.kv_heads};
+    case WeightPart::k_of_heads:
+      return {queries / model.kv_heads, queries + 2 * keys, 1, model.head_dim, (queries + 2 * keys) / model.kv_heads};
+    case WeightPart::v_of_heads:
+      return {queries / model.kv_heads + model.head_dim, queries + 2 * keys, 1, model.head_dim,
+              (queries + 2 * keys) / model.kv_heads};
     case WeightPart::gate:
       return {0, 2 * rows};
     case WeightPart::up:
@@ -57,17 +66,16 @@ std::vector<std::int64_t> stored_shape(const WeightRule& rule, const ModelConfig
   return shape;
 }
 
-/// rows x columns out of a stored matrix: where the next row begins there, and the next column.
+/// rows x columns out of a stored matrix, from the first of them on.
 std::shared_ptr<std::vector<std::byte>> gathered(const std::byte* from, std::size_t element, std::int64_t rows,
-                                                 std::int64_t columns, std::int64_t next_row,
-                                                 std::int64_t next_column) {
+                                                 std::int64_t columns, const WeightPlace& place) {
   constexpr std::int64_t kTile = 32;
   auto copy = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(rows * columns) * element);
   const auto at = [&](std::int64_t index) { return static_cast<std::size_t>(index) * element; };
   for (std::int64_t first = 0; first < columns; first += kTile) {
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t k = first; k < std::min(columns, first + kTile); ++k) {
-        std::memcpy(copy->data() + at(row * columns + k), from + at(k * next_column + row * next_row), element);
+        std::memcpy(copy->data() + at(row * columns + k), from + at(place.at(row, k) - place.first), element);
       }
     }
   }
@@ -185,6 +193,12 @@ Result<StoredWeight> Checkpoint::stored(const StoredModule& module, const Source
     return fail(fmt::format("{}: the quantized weight of '{}' has shape [{},{}], expected [{},{}]", folder_,
                             one_line(module.path), matrix->rows, matrix->columns, all_rows, columns));
   }
+  if (slice.run > 0) {
+    return fail(
+        fmt::format("{}: '{}' is quantized, and holds queries, keys and values of each head in turns, which is not "
+                    "supported",
+                    folder_, one_line(module.path)));
+  }
   const std::int64_t first = slice.first + (from.rule.stacked ? from.expert * slice.total : 0);
   return StoredWeight{*matrix, first, slice.step};
 }
@@ -247,6 +261,9 @@ Result<WeightPlace> Checkpoint::place_of(const Source& from, std::int64_t rows, 
   place.next_row = slice.step * (flipped ? 1 : row_size);
   place.next_column = flipped ? slice.total : vector ? slice.step : 1;
   place.offset = from.bias ? 0 : rule.offset;
+  place.run = slice.run;
+  place.gap = (slice.jump - slice.run) * row_size;
+  if (vector && slice.run > 0) place.next_row = 0;
   return place;
 }
 
@@ -289,8 +306,8 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
                   .owner = held.owner,
                   .mapped = held.owner == nullptr};
   data.data += static_cast<std::size_t>(place->first) * element;
-  if (place->next_column != 1 || (rows > 1 && place->next_row != columns)) {
-    const auto copy = gathered(data.data, element, rows, columns, place->next_row, place->next_column);
+  if (place->next_column != 1 || (rows > 1 && place->next_row != columns) || place->run > 0) {
+    const auto copy = gathered(data.data, element, rows, columns, *place);
     data.data = copy->data();
     data.owner = copy;
     data.mapped = false;

@@ -37,14 +37,20 @@ struct StoredWeight {
 };
 
 /// Where the elements of a weight lie in the tensor of a checkpoint that holds it: (row, column) at
-/// first + row * next_row + column * next_column, row-major.
+/// first + row * next_row + column * next_column, row-major, and further on for each run of rows before it.
 struct WeightPlace {
   std::string tensor;               ///< its name in the files
   std::vector<std::int64_t> shape;  ///< of the tensor
   std::int64_t first = 0;
   std::int64_t next_row = 0;
   std::int64_t next_column = 0;
-  float offset = 0;  ///< the weight is this much more than what is stored
+  float offset = 0;      ///< the weight is this much more than what is stored
+  std::int64_t run = 0;  ///< rows, or elements of a vector, behind which others lie; 0: none do
+  std::int64_t gap = 0;  ///< how many elements those are
+  std::int64_t at(std::int64_t row, std::int64_t column) const {
+    const std::int64_t runs = run > 0 ? (next_row == 0 ? column : row) / run : 0;
+    return first + row * next_row + column * next_column + runs * gap;
+  }
 };
 
 /// A fixed scale of what a product reads, as the checkpoint has it.

@@ -10,8 +10,21 @@
 
 namespace nanscope {
 
-/// The part of a stored tensor that a weight is: rows of a fused projection, in the order of their names, or in turns.
-enum class WeightPart : std::uint8_t { whole, q, k, v, gate, up, gate_in_turns, up_in_turns };
+/// The part of a stored tensor that a weight is: rows of a fused projection, in the order of their names, or in turns;
+/// or of each key head its queries, its keys and its values (GPT-NeoX, Falcon).
+enum class WeightPart : std::uint8_t {
+  whole,
+  q,
+  k,
+  v,
+  q_of_heads,
+  k_of_heads,
+  v_of_heads,
+  gate,
+  up,
+  gate_in_turns,
+  up_in_turns
+};
 
 /// What a checkpoint calls one of our weights (docs/weights.md), both without ".weight" or ".bias" and without what
 /// stands before a layer's parts. `{}` is the number of an expert. Of several rules of one weight the first whose
@@ -40,6 +53,7 @@ struct ModelFamily {
   std::string_view base;
   /// Weights outside of layers, then those of a layer.
   std::span<const WeightRule> globals, parts;
+  bool sine_first = false;  ///< its modules hand on the sines of rotary angles before their cosines
 };
 
 /// All of them, in the order of families.def.

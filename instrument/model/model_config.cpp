@@ -37,6 +37,10 @@ bool norms_before(const ModelConfig& model) {
   return model.norm_placement == NormPlacement::pre || model.norm_placement == NormPlacement::sandwich;
 }
 
+bool norms_before_mlp(const ModelConfig& model) {
+  return norms_before(model) && !(model.parallel && model.shared_norm);
+}
+
 bool norms_after(const ModelConfig& model) { return model.norm_placement != NormPlacement::pre; }
 
 bool is_latent(const ModelConfig& model) { return model.kv_rank > 0; }

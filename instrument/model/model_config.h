@@ -35,6 +35,9 @@ struct ModelConfig {
   std::int64_t mlp_width = 512;
   kernels::NormKind norm = kernels::NormKind::layer_norm;
   NormPlacement norm_placement = NormPlacement::pre;
+  bool norm_bias = true;     ///< of norms that may have one, layer_norm
+  bool parallel = false;     ///< attention and MLP read the same, and both are added to it (GPT-J)
+  bool shared_norm = false;  ///< with `parallel`: what one norm puts out
   bool inner_norm = false;
   bool qk_norm = false;
   QkNormOver qk_norm_over = QkNormOver::head;
@@ -71,6 +74,7 @@ struct ModelConfig {
   bool shared_expert_gate = true;          ///< its output is multiplied by a gate (Qwen2-MoE), or added (DeepSeek)
   std::vector<std::int64_t> dense_layers;  ///< layers without experts
   std::int64_t mtp_layers = 0;             ///< of a checkpoint, behind the last: they predict further tokens; not run
+  bool head_bias = false;                  ///< of the logits
   bool tied_head = false;                  ///< the head is the embedding's table
   std::string weights = "reference";
   std::string family;                    ///< of a checkpoint folder; empty: names of docs/weights.md
@@ -130,6 +134,9 @@ bool has_experts(const ModelConfig& model, std::int64_t layer);
 /// Whether a norm stands before each branch, and whether one stands behind it or its sum.
 bool norms_before(const ModelConfig& model);
 bool norms_after(const ModelConfig& model);
+
+/// Whether the MLP has a norm of its own before it.
+bool norms_before_mlp(const ModelConfig& model);
 
 /// Whether keys and values are made of a latent of kv_rank channels.
 bool is_latent(const ModelConfig& model);

@@ -65,7 +65,7 @@ Result<Norm> norm_of(const ModelConfig& model, const std::string& name, const Na
   Result<std::vector<float>> gain = finite(weights, name + ".weight", 1, model.width);
   if (!gain) return tl::unexpected(gain.error());
   norm.gain = std::move(*gain);
-  if (model.norm != kernels::NormKind::layer_norm) return norm;
+  if (model.norm != kernels::NormKind::layer_norm || !model.norm_bias) return norm;
   Result<std::vector<float>> shift = finite(weights, name + ".bias", 1, model.width);
   if (!shift) return tl::unexpected(shift.error());
   norm.shift = std::move(*shift);

@@ -88,14 +88,12 @@ Status put(const Weight& weight, const WeightPlace& place, std::vector<std::byte
   const auto at = [&](std::int64_t element) { return static_cast<std::size_t>(element) * width; };
   const std::int64_t columns = weight.view.columns;
   for (std::int64_t row = 0; row < weight.view.rows; ++row) {
-    const std::int64_t begin = place.first + row * place.next_row;
-    if (place.next_column == 1) {
-      std::memcpy(tensor.bytes.data() + at(begin), bytes.data() + at(row * columns), at(columns));
+    if (place.next_column == 1 && (place.run == 0 || place.next_row != 0)) {
+      std::memcpy(tensor.bytes.data() + at(place.at(row, 0)), bytes.data() + at(row * columns), at(columns));
       continue;
     }
     for (std::int64_t column = 0; column < columns; ++column) {
-      std::memcpy(tensor.bytes.data() + at(begin + column * place.next_column),
-                  bytes.data() + at(row * columns + column), width);
+      std::memcpy(tensor.bytes.data() + at(place.at(row, column)), bytes.data() + at(row * columns + column), width);
     }
   }
   return {};

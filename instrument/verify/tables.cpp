@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "instrument/model/family.h"
 #include "instrument/recompute/bounds.h"
 #include "instrument/verify/rope_variants.h"
 
@@ -19,6 +20,7 @@ struct Table {
   std::vector<float> values;
   std::vector<std::int64_t> positions;  ///< of its rows; -1: nobody's
   double u = 0;                         ///< of what it was rounded to
+  bool in_turns = false;                ///< each angle stands twice, and not all of them behind all
 };
 
 std::vector<std::int64_t> positions_of(const Step& step, std::int64_t rows) {
@@ -41,6 +43,7 @@ Recomputed judge(const Table& table, const RopeAngles& angles, std::int64_t shif
   const std::int64_t width = table.tensor->channels;
   const auto pairs = static_cast<std::int64_t>(angles.frequencies.size());
   const bool fits = width == pairs || width == 2 * pairs;
+  const bool in_turns = table.in_turns && width == 2 * pairs;
   for (std::int64_t row = 0; row < table.tensor->tokens; ++row) {
     const std::int64_t position = table.positions[static_cast<std::size_t>(row)];
     if (position < 0) continue;
@@ -49,7 +52,8 @@ Recomputed judge(const Table& table, const RopeAngles& angles, std::int64_t shif
     for (std::int64_t c = 0; c < width; ++c) {
       const auto value = double{table.values[static_cast<std::size_t>(row * width + c)]};
       ++made.elements;
-      const double frequency = fits ? double{angles.frequencies[static_cast<std::size_t>(c % pairs)]} : 0;
+      const double frequency =
+          fits ? double{angles.frequencies[static_cast<std::size_t>(in_turns ? c / 2 : c % pairs)]} : 0;
       const double angle = static_cast<double>(position + shift) * frequency;
       const double amplitude = double{angles.amplitude};
       const double expected = amplitude * (table.sine ? std::sin(angle) : std::cos(angle));
@@ -90,13 +94,27 @@ std::vector<ExplainedBy> explain(const Table& table, const ModelForms& model, bo
   return found;
 }
 
-std::optional<Table> table_of(RunView& run, Values& values, const Tensor& tensor, const Step& step) {
-  const bool cosine = tensor.role == "cos";
-  if ((!cosine && tensor.role != "sin") || !tensor.known || tensor.stated || tensor.count() == 0) return std::nullopt;
+std::optional<Table> table_of(RunView& run, Values& values, const Tensor& tensor, const Step& step, bool sine_first) {
+  const bool first = tensor.role == "cos";
+  const bool cosine = first != sine_first;
+  if ((!first && tensor.role != "sin") || !tensor.known || tensor.stated || tensor.count() == 0) return std::nullopt;
   const auto numbers = run.values(tensor);
   const Op* op = run.maker(tensor);
   if (!numbers || op == nullptr) return std::nullopt;
-  return Table{&tensor, op, !cosine, *numbers, positions_of(step, tensor.tokens), roundoff(values.precision(tensor))};
+  Table table{&tensor, op, !cosine, *numbers, positions_of(step, tensor.tokens), roundoff(values.precision(tensor))};
+  // What a rotation of neighbours reads may have them beside each other (Cohere), or as halves (Helium).
+  for (std::int64_t row = 0; row < tensor.tokens && !table.in_turns; ++row) {
+    const auto at = [&](std::int64_t c) { return (*numbers)[static_cast<std::size_t>(row * tensor.channels + c)]; };
+    const std::int64_t half = tensor.channels / 2;
+    bool alike = tensor.channels % 2 == 0;
+    bool halves = alike;
+    for (std::int64_t c = 0; c < half && (alike || halves); ++c) {
+      alike = alike && at(2 * c) == at(2 * c + 1);
+      halves = halves && at(c) == at(half + c);
+    }
+    table.in_turns = alike && !halves;
+  }
+  return table;
 }
 
 std::int64_t context_of(const Step& step) {
@@ -116,8 +134,10 @@ std::vector<JudgedTable> judged_tables(Recomputer& recomputer, const ModelForms&
   RunView& run = recomputer.facts().run;
   if (model.spec().model.positions > 0 || !step.placed) return all;
   const std::int64_t context = context_of(step);
+  const ModelFamily* family = find_family(model.spec().model.family);
+  const bool sine_first = family != nullptr && family->sine_first;
   for (const Tensor& tensor : run.content(step.id).tensors) {
-    auto table = table_of(run, recomputer.values(), tensor, step);
+    auto table = table_of(run, recomputer.values(), tensor, step, sine_first);
     if (!table) continue;
     // Outside of layers nothing says of which kind of layers they are.
     const bool two = model.spec().model.local_rope_base > 0;

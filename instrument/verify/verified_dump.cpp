@@ -1,7 +1,13 @@
 #include "instrument/verify/verified_dump.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "core/text/safe_text.h"
+#include "instrument/model/family.h"
 #include "instrument/verify/adapter.h"
 
 namespace nanscope {
@@ -13,8 +19,32 @@ Geometry geometry_of(const ModelSpec& spec) {
   geometry.width = spec.model.head_dim;
   if (is_latent(spec.model)) geometry.shared = spec.model.rotated;
   geometry.layers = spec.model.layers;
+  const ModelFamily* family = find_family(spec.model.family);
+  if (family == nullptr) return geometry;
+  geometry.sine_first = family->sine_first;
+  geometry.fused_by_heads = std::any_of(family->parts.begin(), family->parts.end(),
+                                        [](const WeightRule& rule) { return rule.part == WeightPart::q_of_heads; });
   return geometry;
 }
+
+namespace {
+
+/// vLLM keeps the fused projection of such a family with all queries first, so that its rows are not the file's.
+Status check_order(const Dump& dump, const ModelSpec& spec) {
+  if (!geometry_of(spec).fused_by_heads || spec.model.kv_heads == 1) return {};
+  for (const DumpTensor& tensor : dump.tensors) {
+    for (const std::string_view module : {".attention.attn.", ".self_attention.attn."}) {
+      if (tensor.name.find(module) == std::string::npos) continue;
+      return fail(
+          fmt::format("{}: vLLM reorders the fused projection of {} checkpoints when it loads them, which verify "
+                      "does not follow",
+                      one_line(tensor.name), spec.model.family));
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 std::unique_ptr<DumpRun> VerifiedDump::another_run(std::stop_token stop) const {
   return std::make_unique<DumpRun>(dump->dump(), *dump, std::move(stop), geometry_of(spec));
@@ -39,6 +69,7 @@ Result<std::unique_ptr<VerifiedDump>> VerifiedDump::open(const VerifiedDumpOptio
   auto dump = OpenDump::open(options.dump, opening);
   if (!dump) return tl::unexpected(dump.error());
   opened->dump = std::move(*dump);
+  if (Status order = check_order(opened->dump->dump(), opened->spec); !order) return tl::unexpected(order.error());
   opened->run = opened->another_run(options.stop);
   return opened;
 }

@@ -36,7 +36,8 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 FAMILIES = ("gpt2", "gpt2-scaled", "llama2", "llama3", "llama-linear", "mistral", "qwen2", "qwen3", "phi3", "gemma2",
             "gemma3", "olmo2", "mixtral", "qwen2-moe", "qwen3-moe", "gpt-oss", "gemma1", "olmo3", "smollm3", "exaone4",
             "starcoder2", "stablelm", "seed-oss", "olmoe", "minimax-m2", "glm4-moe", "dots1",
-            "deepseek-v2", "deepseek-v3", "glm4-moe-lite", "granite", "granitemoe", "arcee", "helium", "nemotron")
+            "deepseek-v2", "deepseek-v3", "glm4-moe-lite", "granite", "granitemoe", "arcee", "helium", "nemotron",
+            "cohere", "cohere2", "phi", "gptj", "gpt-neox", "falcon", "falcon-new")
 GOLDEN = ("healthy-gemma2-f32", "healthy-mixtral-bf16", "healthy-phi3-f16", "fault-softcap-left-out", "fault-experts-swapped",
           "fault-stale-adapter", "fault-weight-in-memory", "fault-rope-scaling-left-out", "fault-rope-in-every-layer",
           "fault-routed-scale-left-out", "fault-rope-of-halves")

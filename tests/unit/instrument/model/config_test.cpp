@@ -109,6 +109,53 @@ TEST(ModelConfigFile, OlderFilesLeaveOutWhatTheirFamilyHas) {
   EXPECT_EQ(bare("arcee").model.mlp, kernels::ActivationKind::relu_squared);
 }
 
+/// Attention and MLP that read the same.
+TEST(ModelConfigFile, BranchesStandSideBySide) {
+  const std::string shapes = R"("vocab_size": 32, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 8,
+      "num_attention_heads": 4)";
+  const auto read = [&](const std::string& type, const std::string& more = "") {
+    return spec_of(R"({"model_type": ")" + type + R"(", )" + shapes + more + "}").model;
+  };
+  EXPECT_TRUE(read("cohere").parallel && read("cohere").shared_norm);
+  EXPECT_FALSE(read("cohere").norm_bias);
+  EXPECT_EQ(read("cohere").logit_scale, 0.0625);
+  EXPECT_EQ(read("cohere").rope_base, 500000);
+  EXPECT_THAT(read("cohere2").unrotated_layers, ElementsAre(3, 7));
+  EXPECT_THAT(read("cohere2").full_layers, ElementsAre(3, 7));
+  EXPECT_EQ(read("cohere2").window, 4096);
+  EXPECT_EQ(read("phi").rotated, 8);
+  EXPECT_TRUE(read("phi").head_bias);
+  EXPECT_EQ(read("gpt_neox").rotated, 4) << "a quarter, which Pythia's files call rotary_pct";
+  EXPECT_TRUE(read("gpt_neox").parallel && !read("gpt_neox").shared_norm);
+  EXPECT_FALSE(read("gpt_neox", R"(, "use_parallel_residual": false)").parallel);
+  EXPECT_THAT(refusal(R"({"model_type": "cohere", "use_qk_norm": true, )" + shapes + "}"), HasSubstr("use_qk_norm"));
+  EXPECT_THAT(refusal(R"({"model_type": "gpt_neox", "hidden_act": "relu", )" + shapes + "}"), HasSubstr("hidden_act"));
+  const std::string gptj = R"({"model_type": "gptj", "vocab_size": 32, "n_embd": 64, "n_layer": 2, "n_head": 4)";
+  EXPECT_EQ(spec_of(gptj + R"(, "rotary_dim": 8})").model.rotated, 8);
+  EXPECT_EQ(spec_of(gptj + R"(, "rotary_dim": null})").model.rotated, 0);
+  EXPECT_EQ(spec_of(gptj + R"(, "rotary_dim": 8})").model.mlp_width, 256);
+  EXPECT_THAT(refusal(gptj + R"(, "rotary_dim": 7})"), HasSubstr("rotary_dim"));
+}
+
+/// Falcon-7B, -40B and -RW, whose files differ in these keys.
+TEST(ModelConfigFile, FalconHasThreeFormsOfALayer) {
+  const std::string shapes = R"({"model_type": "falcon", "vocab_size": 32, "hidden_size": 64, "num_hidden_layers": 2,
+      "num_attention_heads": 8)";
+  const ModelConfig single = spec_of(shapes + R"(, "multi_query": true, "parallel_attn": true})").model;
+  EXPECT_EQ(single.kv_heads, 1);
+  EXPECT_TRUE(single.parallel && single.shared_norm);
+  EXPECT_EQ(single.mlp_width, 256);
+  const ModelConfig grouped = spec_of(shapes + R"(, "new_decoder_architecture": true, "num_kv_heads": 2})").model;
+  EXPECT_EQ(grouped.kv_heads, 2);
+  EXPECT_TRUE(grouped.parallel && !grouped.shared_norm);
+  const ModelConfig serial =
+      spec_of(shapes + R"(, "multi_query": false, "parallel_attn": false, "bias": true, "alibi": false})").model;
+  EXPECT_EQ(serial.kv_heads, 8);
+  EXPECT_FALSE(serial.parallel);
+  EXPECT_TRUE(serial.bias);
+  EXPECT_THAT(refusal(shapes + R"(, "alibi": true})"), HasSubstr("alibi"));
+}
+
 /// Granite 3.1's factors, as its files have them.
 TEST(ModelConfigFile, FactorsOfGranite) {
   const std::string shapes = R"("vocab_size": 32, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,

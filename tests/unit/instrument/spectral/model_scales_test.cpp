@@ -73,7 +73,8 @@ const std::map<std::string, std::string> kWarned{
     {"llama2", "rotation-aligns"},     {"gemma1", "rotation-aligns"},     {"mistral", "rotation-aligns"},
     {"qwen2", "rotation-aligns"},      {"qwen2-moe", "rotation-aligns"},  {"seed-oss", "rotation-aligns"},
     {"smollm3", "rotation-aligns"},    {"starcoder2", "rotation-aligns"}, {"granite", "rotation-aligns"},
-    {"granitemoe", "rotation-aligns"}, {"helium", "rotation-aligns"}};
+    {"granitemoe", "rotation-aligns"}, {"helium", "rotation-aligns"},     {"gpt-neox", "rotation-aligns"},
+    {"cohere", "rotation-aligns"},     {"cohere2", "rotation-aligns"},    {"falcon", "rotation-aligns"}};
 
 /// Families of latent attention, whose keys are no product of the layer's input with one weight.
 const std::set<std::string> kUnbounded{"deepseek-v2", "deepseek-v3", "glm4-moe-lite"};
