@@ -185,11 +185,15 @@ Layout layout_of(const DumpTensor& tensor, const Frame& frame, const Geometry& g
     return out;
   }
   if (tensor.at.port == Port::state) return matrix(shape, Axis::none);
+  const std::int64_t rows = shape.empty() ? 1 : product(shape, 0, shape.size() - 1);
+  // A norm of each head by itself, given all heads of all rows as rows: that of a gated delta net.
+  if (tensor.at.op == "inner_norm" && frame.rows > 0 && rows > frame.rows && rows % frame.rows == 0) {
+    return four(1, frame.rows, rows / frame.rows, shape.back(), false, rows_axis(frame, frame.rows));
+  }
   if (one_of(role, {"q", "k", "v", "q_rot", "k_rot", "q_normed", "k_normed", "k_new", "v_new", "rope", "attn_out"}) ||
       tensor.at.op == "q_norm" || tensor.at.op == "k_norm") {
     return with_heads(heads_layout(tensor, frame, geometry), role, geometry);
   }
-  const std::int64_t rows = shape.empty() ? 1 : product(shape, 0, shape.size() - 1);
   return matrix(shape, rows_axis(frame, rows));
 }
 

@@ -13,6 +13,14 @@
 /// How the elements of a dumped tensor are a matrix of rows by channels with the heads of a row side by side.
 namespace nanscope {
 
+/// What a model's gated delta nets are; no heads: nothing says it.
+struct DeltaGeometry {
+  std::int64_t key_heads = 0;
+  std::int64_t value_heads = 0;
+  std::int64_t key_width = 0;  ///< of a head
+  std::int64_t value_width = 0;
+};
+
 /// What is known of the attention of a tower; 0: not known.
 struct Geometry {
   std::int64_t heads = 0;
@@ -23,7 +31,9 @@ struct Geometry {
   std::set<std::pair<std::string, std::string>> heads_first = {};
   std::int64_t layers = 0;      ///< of the model
   bool fused_by_heads = false;  ///< a fused projection has each key head's queries, key and value in turns
-  bool sine_first = false;      ///< of two tables of angles the first is the sine
+  bool attention_gate = false;  ///< behind each head's query its projection has that head's gate
+  DeltaGeometry delta = {};
+  bool sine_first = false;  ///< of two tables of angles the first is the sine
 };
 
 /// Element (row, head, channel of the head) lies at offset + row / inner * outer_stride + row % inner * inner_stride +

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "core/dump/name_words.h"
@@ -32,7 +33,9 @@ TensorId PassBuilder::attention(TensorId x) {
   x = input_of("self_attn", x);
   const auto dumped_here = [this](std::string_view op) { return !find(op, Port::output).empty(); };
   if (dumped_here("recurrent_in") || dumped_here("recurrent") || dumped_here("recurrent_out")) return recurrence(x);
+  if (dumped_here("gdn_qkv_proj")) return delta_net(x);
   if (!inside) return emit("self_attn", OpKind::block, {{"x", x, {}}}, {"out", outs});
+  gate_ = 0;
   auto [q, k, v] = knows_latents() ? latents(x) : projections(x);
   if (!knows_latents()) {
     if (seen("q_norm")) q = norm("q_norm", q);
@@ -44,7 +47,9 @@ TensorId PassBuilder::attention(TensorId x) {
   const std::vector<TensorId> read_k = keys("k", k);
   const std::vector<TensorId> read_v = keys("v", v);
   TensorId out = mix(q, read_k, read_v, own_of(k, read_k), own_of(v, read_v));
-  if (seen("inner_norm")) out = norm("inner_norm", out);
+  if (gate_ != 0) out = emit("attn_gated", OpKind::activation, {{"gate", gate_, {}}, {"up", out, {}}}, {"out"});
+  // Of a model with delta nets only those have one.
+  if (seen("inner_norm") && !seen("gdn_qkv_proj")) out = norm("inner_norm", out);
   if (seen("o_proj")) {
     out = linear("o_proj", out, "out", {});
   } else if (!outs.empty()) {
@@ -111,7 +116,9 @@ std::tuple<TensorId, TensorId, TensorId> PassBuilder::projections(TensorId x) {
     const TensorId k = part("k");
     return {q, k, part("v")};
   }
-  const TensorId q = linear("q_proj", x, "q", states("q"));
+  const bool gated = geometry_[scope_.tower].attention_gate;
+  TensorId q = linear("q_proj", x, gated ? "qkv" : "q", gated ? std::vector<Index>{} : states("q"));
+  if (gated) std::tie(q, gate_) = query_and_gate(q);
   const TensorId k = linear("k_proj", x, "k", states("k"));
   return {q, k, linear("v_proj", x, "v", states("v"))};
 }

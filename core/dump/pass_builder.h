@@ -183,6 +183,10 @@ class PassBuilder {
   std::tuple<TensorId, TensorId, TensorId> parts_of_heads(TensorId fused);
   std::vector<Index> states(std::string_view letter);
 
+  // pass_delta.cpp
+  TensorId delta_net(TensorId x);
+  std::pair<TensorId, TensorId> query_and_gate(TensorId both);
+
   // pass_latent.cpp
   bool knows_latents();
   std::tuple<TensorId, TensorId, TensorId> latents(TensorId x);
@@ -302,6 +306,7 @@ class PassBuilder {
   TensorId cos_ = 0;
   TensorId sin_ = 0;
   TensorId positions_ = 0;
+  TensorId gate_ = 0;  ///< of the layer's attention
   TensorId last_ = 0;  ///< the last activation that was dumped
 };
 

@@ -262,6 +262,21 @@ struct RecurrentAttributes {
   }
 };
 
+struct DeltaAttributes {
+  std::optional<bool> resume;
+  std::optional<std::int64_t> block;
+  std::optional<std::int64_t> key_heads, value_heads;
+  std::optional<std::int64_t> key_width, value_width;  ///< channels of a head
+  std::optional<bool> by_heads;  ///< of fused inputs: each key head's parts lie one behind the other
+  template <class Self, class Visit>
+  static void fields(Self& self, const Visit& visit) {
+    visit("resume", self.resume), visit("block", self.block);
+    visit("key_heads", self.key_heads), visit("value_heads", self.value_heads);
+    visit("key_width", self.key_width), visit("value_width", self.value_width);
+    visit("by_heads", self.by_heads);
+  }
+};
+
 struct TokenSoftmaxAttributes {
   std::optional<std::int64_t> legal;
   std::optional<bool> masked;
@@ -360,7 +375,7 @@ struct AdamWAttributes {
   }
 };
 
-/// What an op states: one of the above. A class of its own, so that the copies of 30 alternatives are compiled once and
+/// What an op states: one of the above. A class of its own, so that the copies of 31 alternatives are compiled once and
 /// not in every source that holds an op.
 class OpAttributes
     : public std::variant<NoAttributes, DumpedAttributes, NormAttributes, GemmAttributes, BlockAttributes,
@@ -369,7 +384,7 @@ class OpAttributes
                           RecurrentAttributes, TokenSoftmaxAttributes, ArgmaxAttributes, SampleAttributes,
                           SplitAttributes, JoinAttributes, SoftcapAttributes, EmbeddingAttributes, AllReduceAttributes,
                           LossAttributes, BackwardAttributes, GradientNormAttributes, AdamWAttributes,
-                          ResidualAttributes, ScaleAttributes> {
+                          ResidualAttributes, ScaleAttributes, DeltaAttributes> {
  public:
   using variant::variant;
   OpAttributes();

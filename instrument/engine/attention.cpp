@@ -5,6 +5,7 @@
 
 #include "instrument/engine/forward.h"
 #include "instrument/model/rope_table.h"
+#include "kernels/ops/activation.h"
 #include "kernels/ops/attention_mix.h"
 #include "kernels/ops/attention_scores.h"
 #include "kernels/ops/kv_read.h"
@@ -54,6 +55,13 @@ Live Forward::attention(const LayerPlan& plan, const LayerWeights& weights, cons
   Live out = parts_.config.attention.blocks.any() ? attend_tiles(plan, q) : attend(plan, q);
   seal(plan, true);
   if (rotates(plan, KvTarget::v)) out = hadamard(plan.out_hadamard, Slot::mix_hadamard, out, model.heads);
+  if (model.attention_gate) {
+    const Live gate = gemm(plan.attn_gate, Slot::attn_gate, x, weights.attn_gate, model.heads);
+    const TensorView gated = activation(Slot::attn_gated, out.view.columns);
+    launch(kernels::ActivationArgs{.x = gate.view, .up = out.view, .out = gated, .kind = kernels::ActivationKind::glu});
+    out = emit(plan.attn_gated, {ProbeInput{"gate", gate.id, {}}, ProbeInput{"up", out.id, {}}}, "out", gated,
+               model.heads);
+  }
   if (model.inner_norm) {
     out = norm(plan.inner_norm, {Slot::inner_norm, Slot::stats}, out, weights.inner_norm, inner_norm_);
   }

@@ -236,6 +236,25 @@ Status check_latent(const EngineConfig& config) {
   return {};
 }
 
+/// Gated delta nets, and gates of attention: what their forward pass has no ops for.
+Status check_delta(const EngineConfig& config) {
+  const ModelConfig& model = config.model;
+  if (model.attention_gate && is_latent(model)) return fail("model.attention_gate needs model.kv_rank=0");
+  if (model.attention_gate && config.ranks.count > 1) return fail("model.attention_gate needs engine.ranks=1");
+  if (!is_delta(model)) return {};
+  if (model.recurrent_layers.empty()) return fail("model.delta_key_heads needs model.recurrent_layers");
+  if (model.delta_value_heads < 1 || model.delta_value_heads % model.delta_key_heads != 0) {
+    return fail(fmt::format("model.delta_value_heads={} is no multiple of model.delta_key_heads={}",
+                            model.delta_value_heads, model.delta_key_heads));
+  }
+  if (model.delta_key_dim < 1 || model.delta_value_dim < 1) {
+    return fail("model.delta_key_heads needs model.delta_key_dim and model.delta_value_dim");
+  }
+  if (config.ranks.count > 1) return fail("model.delta_key_heads: a gated delta net needs engine.ranks=1");
+  if (model.norm != kernels::NormKind::rms_norm) return fail("model.delta_key_heads needs model.norm=rms_norm");
+  return {};
+}
+
 /// Tensor cores make plain products of f16 and bf16 here, and what else there is is not quietly made by other kernels.
 Status check_kernel_form(const EngineConfig& config) {
   if (config.kernel_form == KernelForm::exact) return {};
@@ -293,6 +312,7 @@ Status check(const EngineConfig& config) {
     return fail(
         "model.recurrent_layers names every layer; at least one layer must be attention, whose pool holds the states");
   }
+  if (Status delta = check_delta(config); !delta) return delta;
   if (Status schemes = check_kv_schemes(config); !schemes) return schemes;
   if (Status scores = check_scores(config); !scores) return scores;
   if (Status window = check_window_cache(config); !window) return window;

@@ -207,7 +207,9 @@ void Forward::branch(std::size_t layer, Branch which) {
   if (which == Branch::attention) {
     layer_in_ = x_;
     attention_in_ = before ? norm(plan.attn_norm, {Slot::attn_norm, Slot::stats}, x_, weights.attn_norm, form) : x_;
-    branch_ = plan.recurrent ? recurrence(plan, weights, attention_in_) : attention(plan, weights, attention_in_);
+    branch_ = !plan.recurrent                 ? attention(plan, weights, attention_in_)
+              : is_delta(parts_.config.model) ? delta_net(plan, weights, attention_in_)
+                                              : recurrence(plan, weights, attention_in_);
     return;
   }
   const Live& stream = parts_.config.model.parallel ? layer_in_ : x_;
@@ -276,6 +278,12 @@ Live Forward::recurrence(const LayerPlan& plan, const LayerWeights& weights, con
   return row_parallel(plan.recurrent_out, Slot::recurrent_out, scanned, weights.recurrent_out);
 }
 
+bool Forward::resumes(const SpanInput& input) const {
+  const ResumeState from_start = parts_.config.kv.resume_state;
+  return input.span.first_token > 0 || from_start == ResumeState::always ||
+         (from_start == ResumeState::warm_up && input.span.request < 0);
+}
+
 Live Forward::scan(const LayerPlan& plan, const LayerWeights& weights, const RowGroup& group, const Live& x,
                    const TensorView& out) {
   kernels::RecurrentScanArgs args{.x = slice(x.view, group.row, group.rows),
@@ -289,10 +297,8 @@ Live Forward::scan(const LayerPlan& plan, const LayerWeights& weights, const Row
     return {out, 0};
   }
   const SpanInput& input = *group.input;
-  const ResumeState from_start = parts_.config.kv.resume_state;
   args.state = parts_.pool.state(plan.rank, input.state_block);
-  args.resume = input.span.first_token > 0 || from_start == ResumeState::always ||
-                (from_start == ResumeState::warm_up && input.span.request < 0);
+  args.resume = resumes(input);
   launch(args);
   if (step_.batched) emitter_.set_place(of_span(input, Axis::part, input.span.first_token));
   return emit(plan_of_span(plan.recurrent_scan, input),

@@ -145,6 +145,24 @@ class Forward {
     std::int64_t rows = 0;
     std::int64_t first_position = 0;
   };
+
+  // delta_net.cpp
+  Live delta_net(const LayerPlan& plan, const LayerWeights& weights, const Live& x);
+  /// What a span of the delta net's rows continues: its state in the pool, or zeros.
+  struct DeltaState {
+    kernels::TensorView q, k, v, rule;
+    bool resume = false;
+    std::int64_t block = -1;
+  };
+  /// Projections of all rows, before the convolutions.
+  struct DeltaInputs {
+    Live q, k, v, a, b;
+  };
+  Live ruled(const LayerPlan& plan, const LayerWeights& weights, const DeltaInputs& in);
+  DeltaState delta_state(const LayerPlan& plan, const RowGroup& group);
+  bool resumes(const SpanInput& input) const;
+  Live convolved(const OpPlan& plan, const RowGroup& group, const Live& x, const Affine& weight,
+                 const kernels::TensorView& state, const DeltaState& from, const kernels::TensorView& out);
   std::vector<RowGroup> row_groups() const;
   /// The place of all rows of the step.
   RowPlace step_rows() const;

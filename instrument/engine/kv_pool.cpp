@@ -48,6 +48,17 @@ std::vector<std::int64_t> BlockAllocator::give_back(std::span<const std::int64_t
   return freed;
 }
 
+std::int64_t block_with_states(const EngineConfig& config) {
+  const auto recurrent = static_cast<std::int64_t>(config.model.recurrent_layers.size());
+  const std::int64_t regions = 2 * (config.model.layers - recurrent);
+  const std::int64_t channels =
+      std::min(kv_channels(config.model, KvTarget::k), kv_channels(config.model, KvTarget::v));
+  const std::int64_t token = channels * static_cast<std::int64_t>(info(config.kv.format).storage_bytes());
+  if (regions <= 0 || token <= 0) return 0;
+  const std::int64_t states = (recurrent + regions - 1) / regions * 4 * state_width(config.model) + kStateAlignment - 1;
+  return (states + 16 * token - 1) / (16 * token) * 16;
+}
+
 std::vector<KvPool::Region> KvPool::regions_of(const EngineConfig& config) {
   std::vector<Region> regions;
   std::int64_t offset = 0;
@@ -112,7 +123,7 @@ Result<KvPool> KvPool::create(const EngineConfig& config, kernels::Device& devic
   pool.regions_ = regions_of(config);
   pool.blocks_ = config.kv.blocks;
   pool.block_size_ = config.kv.block_size;
-  pool.width_ = config.model.width / config.ranks.count;
+  pool.width_ = state_width(config.model) / config.ranks.count;
   const auto state_bytes = 4 * pool.width_;
   if (!config.model.recurrent_layers.empty()) {
     std::int64_t block_bytes = pool.regions_.front().block_bytes;

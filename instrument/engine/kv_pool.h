@@ -35,10 +35,14 @@ class BlockAllocator {
   std::deque<std::int64_t> free_;
 };
 
+/// Tokens of a block that the states of recurrent layers fit into, a multiple of 16; 0 without attention layers.
+std::int64_t block_with_states(const EngineConfig& config);
+
 /// The paged KV memory: for each attention layer K then V, block-major, slot-major, kv_heads *
-/// head_dim (of V value_dim) values of kv.format, or of the layer's KvScheme. The state of recurrent layer i, width f32
-/// values (of several ranks: its part), lives in region i modulo the number of regions, in the first bytes of its block
-/// from the first address on that is a multiple of 4: regions begin at one, blocks of codes of 8 bits need not.
+/// head_dim (of V value_dim) values of kv.format, or of the layer's KvScheme. The state of recurrent layer i,
+/// state_width() f32 values (of several ranks: its part), lives in region i modulo the number of regions, in the first
+/// bytes of its block from the first address on that is a multiple of 4: regions begin at one, blocks of codes of 8
+/// bits need not.
 class KvPool {
  public:
   /// Bytes of memory() that a pool of this configuration needs.
@@ -54,7 +58,7 @@ class KvPool {
   kernels::TensorView slot_zeros(std::int64_t attention_rank, KvTarget target) const;
   /// Rows as they are, of the region's shape in f32, or not given where the scheme keeps none.
   kernels::TensorView kept_rows(std::int64_t attention_rank, KvTarget target) const;
-  /// (1, width) f32 of the recurrent layer with this rank among them.
+  /// (1, state_width()) f32 of the recurrent layer with this rank among them.
   kernels::TensorView state(std::int64_t recurrent_rank, std::int64_t block) const;
   /// Zeroes the block in all layers, and its slots' scales.
   Status scrub(std::int64_t block);

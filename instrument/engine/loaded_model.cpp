@@ -237,6 +237,8 @@ void load_attention(Loader& loader, const ModelConfig& model, const std::string&
   }
   if (model.inner_norm) layer.inner_norm = loader.norm(prefix + "inner_norm", mix_width(model));
   layer.o_proj = loader.linear(prefix + "o_proj", model.width, mix_width(model), model.o_bias);
+  if (model.attention_gate)
+    layer.attn_gate = loader.linear(prefix + "attn_gate", mix_width(model), model.width, model.qkv_bias);
   if (model.attention_sinks) layer.sinks = loader.gain(prefix + "attention.sinks", model.heads);
 }
 
@@ -244,6 +246,30 @@ void load_recurrence(Loader& loader, const ModelConfig& model, const std::string
   layer.recurrent_in.weight = loader.load(prefix + "recurrent.in_proj.weight", model.width, model.width, true);
   layer.decay = loader.gain(prefix + "recurrent.decay", model.width);
   layer.recurrent_out.weight = loader.load(prefix + "recurrent.out_proj.weight", model.width, model.width, true);
+}
+
+void load_delta(Loader& loader, const ModelConfig& model, const std::string& prefix, LayerWeights& layer) {
+  const std::int64_t keys = model.delta_key_heads * model.delta_key_dim;
+  const std::int64_t values = model.delta_value_heads * model.delta_value_dim;
+  const auto product = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
+    return Affine{loader.load(prefix + "delta." + name + ".weight", rows, columns, true), nullptr};
+  };
+  layer.q_proj = product("q_proj", keys, model.width);
+  layer.k_proj = product("k_proj", keys, model.width);
+  layer.v_proj = product("v_proj", values, model.width);
+  layer.z_proj = product("z_proj", values, model.width);
+  layer.b_proj = product("b_proj", model.delta_value_heads, model.width);
+  layer.a_proj = product("a_proj", model.delta_value_heads, model.width);
+  const auto conv = [&](const std::string& name, std::int64_t channels) {
+    return Affine{loader.load(prefix + "delta." + name + ".weight", model.delta_taps, channels, false), nullptr};
+  };
+  layer.q_conv = conv("q_conv", keys);
+  layer.k_conv = conv("k_conv", keys);
+  layer.v_conv = conv("v_conv", values);
+  layer.a_log = loader.gain(prefix + "delta.A_log", model.delta_value_heads);
+  layer.dt_bias = loader.gain(prefix + "delta.dt_bias", model.delta_value_heads);
+  layer.delta_norm = loader.gain(prefix + "delta.norm.weight", model.delta_value_dim);
+  layer.o_proj = product("o_proj", model.width, values);
 }
 
 MlpWeights load_mlp(Loader& loader, const ModelConfig& model, const std::string& prefix, std::int64_t hidden) {
@@ -277,7 +303,9 @@ LayerWeights load_layer(Loader& loader, const EngineConfig& config, std::int64_t
   const bool after = norms_after(model);
   LayerWeights layer;
   if (before) layer.attn_norm = loader.norm(prefix + "attn_norm", model.width);
-  if (is_recurrent(model, index)) {
+  if (is_recurrent(model, index) && is_delta(model)) {
+    load_delta(loader, model, prefix, layer);
+  } else if (is_recurrent(model, index)) {
     load_recurrence(loader, model, prefix, layer);
   } else {
     load_attention(loader, model, prefix, layer);

@@ -50,6 +50,8 @@ struct LayerWeights {
   MlpWeights shared_expert;
   Affine shared_gate;
   Affine recurrent_in, recurrent_out, decay;
+  Affine z_proj, b_proj, a_proj, q_conv, k_conv, v_conv, a_log, dt_bias, delta_norm;  ///< gated delta nets
+  Affine attn_gate;
 };
 
 struct LoadedModel;

@@ -65,7 +65,10 @@ MemoryPlan plan_memory(const EngineConfig& config, const MemoryOptions& options)
   if (model.experts > 0) plan.active += experts / model.experts * std::min(model.experts_per_token, model.experts);
   plan.latent = is_latent(model);
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    if (is_recurrent(model, layer)) continue;
+    if (is_recurrent(model, layer)) {
+      plan.request_bytes += as_double(state_width(model)) * sizeof(float);
+      continue;
+    }
     const double kept = kept_bytes(model, options.cache, false);
     const std::int64_t window = window_of(model, layer);
     const std::int64_t tokens = window > 0 ? std::min(window, options.context) : options.context;

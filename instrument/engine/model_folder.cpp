@@ -1,8 +1,10 @@
 #include "instrument/engine/model_folder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "instrument/engine/knobs.h"
+#include "instrument/engine/kv_pool.h"
 
 namespace nanscope {
 
@@ -14,6 +16,7 @@ Status use_model_spec(EngineConfig& config, const ModelSpec& spec) {
   changed.norm.eps = spec.norm_eps;
   changed.activation_format = spec.format;
   changed.kv.format = spec.kv_format.value_or(spec.format);
+  if (is_delta(spec.model)) changed.kv.block_size = std::max(changed.kv.block_size, block_with_states(changed));
   if (spec.nvfp4_inputs || spec.fp8_inputs) {
     changed.blocks.format = spec.nvfp4_inputs ? ActivationBlocks::nvfp4 : ActivationBlocks::fp8;
     changed.blocks.ops = BlockOps::linears;

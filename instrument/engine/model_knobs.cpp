@@ -196,7 +196,26 @@ std::vector<Knob> model_knobs() {
           "model.recurrent_layers", "list", "layers that are gated linear recurrences instead of attention",
           [](auto& c) -> auto& { return c.model.recurrent_layers; }),
       knob(
-          "model.experts", "0..256", "experts of every MLP; 0: the MLP is dense",
+          "model.delta_key_heads", "0..4096",
+          "key heads of recurrent layers that are gated delta nets; 0: they are gated linear recurrences",
+          [](auto& c) -> auto& { return c.model.delta_key_heads; }),
+      knob(
+          "model.delta_value_heads", "0..4096", "their value heads",
+          [](auto& c) -> auto& { return c.model.delta_value_heads; }),
+      knob(
+          "model.delta_key_dim", "0..4096", "channels of such a head of queries and keys",
+          [](auto& c) -> auto& { return c.model.delta_key_dim; }),
+      knob(
+          "model.delta_value_dim", "0..4096", "channels of such a head of values",
+          [](auto& c) -> auto& { return c.model.delta_value_dim; }),
+      knob(
+          "model.delta_taps", "1..64", "inputs that the convolutions before them see",
+          [](auto& c) -> auto& { return c.model.delta_taps; }),
+      knob(
+          "model.attention_gate", kBool, "sigmoids of a projection multiply what attention puts out",
+          [](auto& c) -> auto& { return c.model.attention_gate; }),
+      knob(
+          "model.experts", "0..1024", "experts of every MLP; 0: the MLP is dense",
           [](auto& c) -> auto& { return c.model.experts; }),
       knob(
           "model.router_bias", kBool, "the router's logits have a bias",

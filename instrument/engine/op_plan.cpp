@@ -401,6 +401,10 @@ void plan_attention(Planner& planner, const EngineConfig& config, std::int64_t l
     plan.softmax = planner.op("softmax", OpKind::softmax, softmax_attributes(config, window));
     plan.attn_mix = planner.op("attn_mix", OpKind::attention_mix, mix_attributes(config, window));
   }
+  if (model.attention_gate) {
+    plan.attn_gate = planner.gemm("attn_gate");
+    plan.attn_gated = planner.op("attn_gated", OpKind::activation, ActivationAttributes{"glu", {}, {}});
+  }
   if (model.inner_norm) plan.inner_norm = planner.inner_norm("inner_norm");
   const std::array<const Affine*, 1> output{&weights.o_proj};
   const std::optional<float> second_of_output = second_of(config, true, output);
@@ -414,6 +418,28 @@ void plan_recurrence(Planner& planner, bool batched, LayerPlan& plan) {
   plan.recurrent_scan = planner.op("recurrent", OpKind::recurrent_scan);
   if (batched) plan.recurrent_rows = planner.op("recurrent_rows", OpKind::copy);
   plan.recurrent_out = planner.gemm("recurrent_out");
+}
+
+/// With the names of attention's projections, where a delta net has the same.
+void plan_delta(Planner& planner, const EngineConfig& config, LayerPlan& plan) {
+  const ModelConfig& model = config.model;
+  for (auto [name, into] :
+       {std::pair{"q_proj", &plan.q_proj}, std::pair{"k_proj", &plan.k_proj}, std::pair{"v_proj", &plan.v_proj},
+        std::pair{"z_proj", &plan.z_proj}, std::pair{"b_proj", &plan.b_proj}, std::pair{"a_proj", &plan.a_proj}}) {
+    *into = planner.gemm(name);
+  }
+  for (auto [name, into] :
+       {std::pair{"q_conv", &plan.q_conv}, std::pair{"k_conv", &plan.k_conv}, std::pair{"v_conv", &plan.v_conv}}) {
+    *into = planner.op(name, OpKind::causal_conv);
+  }
+  DeltaAttributes rule;
+  rule.key_heads = model.delta_key_heads;
+  rule.value_heads = model.delta_value_heads;
+  plan.delta = planner.op("delta", OpKind::delta_rule, rule);
+  if (config.batch.requests > 1) plan.delta_rows = planner.op("delta_rows", OpKind::copy);
+  plan.delta_norm = planner.norm("delta_norm", model.delta_value_heads);
+  plan.delta_gate = planner.op("delta_gate", OpKind::activation, ActivationAttributes{"swiglu", {}, {}});
+  plan.o_proj = planner.gemm("o_proj");
 }
 
 /// `prefix` keeps the ops of several experts apart; `second` is that of what it reads.
@@ -479,12 +505,15 @@ LayerPlan plan_layer(const EngineConfig& config, std::int64_t layer, const Layer
   LayerPlan plan;
   plan.recurrent = is_recurrent(model, layer);
   if (before) plan.attn_norm = planner.norm("attn_norm");
-  if (plan.recurrent) {
+  if (plan.recurrent && is_delta(model)) {
+    plan_delta(planner, config, plan);
+  } else if (plan.recurrent) {
     plan_recurrence(planner, config.batch.requests > 1, plan);
   } else {
     plan_attention(planner, config, layer, weights, plan);
   }
-  plan.attn_all_reduce = planner.all_reduce(plan.recurrent ? "recurrent_out_all_reduce" : "o_proj_all_reduce");
+  plan.attn_all_reduce =
+      planner.all_reduce(plan.recurrent && !is_delta(model) ? "recurrent_out_all_reduce" : "o_proj_all_reduce");
   if (after) plan.attn_post_norm = planner.norm("attn_post_norm");
   plan.attn_residual = planner.residual("attn_residual");
   if (norms_before_mlp(model)) plan.mlp_norm = planner.norm("mlp_norm");

@@ -39,6 +39,8 @@ struct LayerPlan {
   OpPlan q_a_proj, q_a_norm, kv_a_proj, kv_latent, k_shared, kv_a_norm, kv_b_proj, v_split,
       k_join;  ///< latent attention
   OpPlan recurrent_in, recurrent_scan, recurrent_rows, recurrent_out;
+  OpPlan z_proj, b_proj, a_proj, q_conv, k_conv, v_conv, delta, delta_rows, delta_norm, delta_gate;  ///< delta nets
+  OpPlan attn_gate, attn_gated;
   OpPlan mlp_norm, mlp_quantise, mlp_all_reduce, mlp_post_norm, mlp_residual;
   MlpPlan mlp;
   OpPlan router, route, expert_mix, shared_gate, shared_add;

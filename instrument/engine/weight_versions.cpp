@@ -77,7 +77,9 @@ std::shared_ptr<LoadedModel> copy_of(const LoadedModel& model) {
           &layer.mlp_norm,     &layer.mlp_post_norm,  &layer.q_a_proj,   &layer.q_a_norm,    &layer.kv_a_proj,
           &layer.kv_a_norm,    &layer.kv_b_proj,      &layer.q_proj,     &layer.k_proj,      &layer.v_proj,
           &layer.o_proj,       &layer.sinks,          &layer.router,     &layer.router_bias, &layer.shared_gate,
-          &layer.recurrent_in, &layer.recurrent_out,  &layer.decay}) {
+          &layer.recurrent_in, &layer.recurrent_out,  &layer.decay,      &layer.z_proj,      &layer.b_proj,
+          &layer.a_proj,       &layer.q_conv,         &layer.k_conv,     &layer.v_conv,      &layer.a_log,
+          &layer.dt_bias,      &layer.delta_norm,     &layer.attn_gate}) {
       lead(*affine);
     }
     lead_mlp(layer.mlp);

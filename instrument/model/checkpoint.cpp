@@ -27,6 +27,39 @@ struct Slice {
   std::int64_t jump = 0;  ///< from a run's first row to the next one's
 };
 
+/// Of a delta net's projections and convolutions.
+Slice delta_slice(WeightPart part, const ModelConfig& model) {
+  const std::int64_t keys = model.delta_key_heads * model.delta_key_dim;
+  const std::int64_t all = 2 * keys + model.delta_value_heads * model.delta_value_dim;
+  const std::int64_t share = model.delta_value_heads / model.delta_key_heads;  // value heads of a key head
+  const std::int64_t key = model.delta_key_dim;
+  const std::int64_t value = share * model.delta_value_dim;
+  const std::int64_t head = 2 * (key + value);
+  const auto of_heads = [&](std::int64_t first, std::int64_t run, std::int64_t jump) {
+    return Slice{first, model.delta_key_heads * jump, 1, run, jump};
+  };
+  switch (part) {
+    case WeightPart::delta_q:
+      return {0, all};
+    case WeightPart::delta_k:
+      return {keys, all};
+    case WeightPart::delta_v:
+      return {2 * keys, all};
+    case WeightPart::delta_q_of_heads:
+      return of_heads(0, key, head);
+    case WeightPart::delta_k_of_heads:
+      return of_heads(key, key, head);
+    case WeightPart::delta_v_of_heads:
+      return of_heads(2 * key, value, head);
+    case WeightPart::delta_z_of_heads:
+      return of_heads(2 * key + value, value, head);
+    case WeightPart::delta_b_of_heads:
+      return of_heads(0, share, 2 * share);
+    default:
+      return of_heads(share, share, 2 * share);
+  }
+}
+
 Slice slice_of(WeightPart part, const ModelConfig& model, std::int64_t rows) {
   const std::int64_t queries = model.heads * model.head_dim;
   const std::int64_t keys = model.kv_heads * model.head_dim;
@@ -54,6 +87,12 @@ Slice slice_of(WeightPart part, const ModelConfig& model, std::int64_t rows) {
       return {0, 2 * rows, 2};
     case WeightPart::up_in_turns:
       return {1, 2 * rows, 2};
+    case WeightPart::query_before_gate:
+      return {0, 2 * queries, 1, model.head_dim, 2 * model.head_dim};
+    case WeightPart::gate_behind_query:
+      return {model.head_dim, 2 * queries, 1, model.head_dim, 2 * model.head_dim};
+    default:
+      return delta_slice(part, model);
   }
   return {0, rows};
 }
@@ -195,7 +234,7 @@ Result<StoredWeight> Checkpoint::stored(const StoredModule& module, const Source
   }
   if (slice.run > 0) {
     return fail(
-        fmt::format("{}: '{}' is quantized, and holds queries, keys and values of each head in turns, which is not "
+        fmt::format("{}: '{}' is quantized, and holds parts of each head in turns, which is not "
                     "supported",
                     folder_, one_line(module.path)));
   }
@@ -247,7 +286,14 @@ Result<WeightPlace> Checkpoint::place_of(const Source& from, std::int64_t rows, 
   const WeightRule& rule = from.rule;
   // Of a vector, what are rows of its matrix are its elements.
   const bool vector = rows == 1 && (!rule.stacked || from.bias);
-  const Slice slice = slice_of(rule.part, model_, vector ? columns : rows);
+  const Slice slice = slice_of(rule.part, model_, vector || rule.taps ? columns : rows);
+  if (rule.taps) {
+    if (entry->shape != std::vector<std::int64_t>{slice.total, 1, rows}) {
+      return fail(fmt::format("{} has shape [{}], expected [{},1,{}]", tensor.where(), fmt::join(entry->shape, ","),
+                              slice.total, rows));
+    }
+    return WeightPlace{entry->name, entry->shape, slice.first * rows, 1, rows};
+  }
   const std::vector<std::int64_t> shape = stored_shape(rule, model_, slice.total, columns, vector);
   // A Linear with one output keeps its two dimensions.
   if (entry->shape != shape && !(vector && entry->shape == std::vector<std::int64_t>{1, slice.total})) {
@@ -328,6 +374,7 @@ Result<WeightData> Checkpoint::weight(std::string_view name, std::int64_t rows, 
 }
 
 bool Checkpoint::of_mtp_layer(std::string_view tensor) const {
+  if (tensor.starts_with("mtp.")) return true;  // Qwen3-Next's
   for (std::int64_t layer = model_.layers; layer < model_.layers + model_.mtp_layers; ++layer) {
     if (tensor.starts_with(fmt::format("{}{}.", family_.layers, layer))) return true;
   }

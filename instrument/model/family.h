@@ -11,7 +11,8 @@
 namespace nanscope {
 
 /// The part of a stored tensor that a weight is: rows of a fused projection, in the order of their names, or in turns;
-/// or of each key head its queries, its keys and its values (GPT-NeoX, Falcon).
+/// or of each key head its queries, its keys and its values (GPT-NeoX, Falcon). Of a delta net the same two orders,
+/// with its own heads and with z, b and a; of attention with a gate each head's query before its gate.
 enum class WeightPart : std::uint8_t {
   whole,
   q,
@@ -23,7 +24,18 @@ enum class WeightPart : std::uint8_t {
   gate,
   up,
   gate_in_turns,
-  up_in_turns
+  up_in_turns,
+  delta_q,
+  delta_k,
+  delta_v,
+  delta_q_of_heads,
+  delta_k_of_heads,
+  delta_v_of_heads,
+  delta_z_of_heads,
+  delta_b_of_heads,
+  delta_a_of_heads,
+  query_before_gate,
+  gate_behind_query
 };
 
 /// What a checkpoint calls one of our weights (docs/weights.md), both without ".weight" or ".bias" and without what
@@ -37,6 +49,8 @@ struct WeightRule {
   /// Of all experts in one tensor, experts x rows x columns, whose name has no ".weight"; that of biases ends in
   /// "_bias".
   bool stacked = false;
+  /// Taps of a convolution of each channel by itself: stored as (channels, 1, taps), ours are taps x channels.
+  bool taps = false;
   float offset = 0;  ///< added to what is stored, biases apart: 1 for Gemma's norms
 };
 

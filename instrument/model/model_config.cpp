@@ -21,6 +21,15 @@ bool names(const std::vector<std::int64_t>& layers, std::int64_t layer) {
 
 bool is_recurrent(const ModelConfig& model, std::int64_t layer) { return names(model.recurrent_layers, layer); }
 
+bool is_delta(const ModelConfig& model) { return model.delta_key_heads > 0; }
+
+std::int64_t state_width(const ModelConfig& model) {
+  if (!is_delta(model)) return model.width;
+  const std::int64_t keys = model.delta_key_heads * model.delta_key_dim;
+  const std::int64_t values = model.delta_value_heads * model.delta_value_dim;
+  return (model.delta_taps - 1) * (2 * keys + values) + model.delta_key_dim * values;
+}
+
 bool is_rotary(const ModelConfig& model, std::int64_t layer) {
   return model.positions == 0 && !names(model.unrotated_layers, layer);
 }

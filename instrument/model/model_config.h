@@ -66,6 +66,14 @@ struct ModelConfig {
   std::int64_t window = 0;                ///< keys that a token sees, its own included; 0: all before it
   std::vector<std::int64_t> full_layers;  ///< layers without the window
   std::vector<std::int64_t> recurrent_layers;
+  /// Of recurrent layers that are gated delta nets (arXiv:2412.06464): key heads and value heads, channels of each,
+  /// taps of the convolutions before. No heads: they are gated linear recurrences.
+  std::int64_t delta_key_heads = 0;
+  std::int64_t delta_value_heads = 0;
+  std::int64_t delta_key_dim = 0;
+  std::int64_t delta_value_dim = 0;
+  std::int64_t delta_taps = 4;
+  bool attention_gate = false;  ///< sigmoids of a projection multiply what attention puts out (Qwen3-Next)
   std::int64_t experts = 0;
   bool router_bias = false;  ///< of the router's logits
   std::int64_t experts_per_token = 2;
@@ -121,6 +129,12 @@ double rope_stretch(const RopeConfig& rope);
 
 /// Whether `layer` is a gated linear recurrence instead of attention.
 bool is_recurrent(const ModelConfig& model, std::int64_t layer);
+
+/// Whether recurrent layers are gated delta nets.
+bool is_delta(const ModelConfig& model);
+
+/// Channels of the state of a recurrent layer: f32 values that a sequence keeps.
+std::int64_t state_width(const ModelConfig& model);
 
 /// Whether `layer` rotates queries and keys by their positions.
 bool is_rotary(const ModelConfig& model, std::int64_t layer);

@@ -34,6 +34,7 @@ constexpr std::array kActivations = {
     Activation{"relu squared", relu_squared},
     Activation{"clamped swiglu", clamped_swiglu},
     Activation{"tanh", hyperbolic},
+    Activation{"sigmoid", sigmoid},
     Activation{"no activation", identity},
 };
 

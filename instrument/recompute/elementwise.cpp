@@ -362,6 +362,8 @@ std::vector<OpForm> forms_activation(Values& values, const Op& op, const Tensor&
     const bool none = i + 1 == all.size();
     if (none && !product && op.by_name) continue;
     if (product && !none) continue;
+    // Of gates that multiply what attention puts out, and of no MLP.
+    if ((all[i].name == "sigmoid") != (op.name == "attn_gated") && (all[i].name == "sigmoid" || !none)) continue;
     const bool clamped = is_clamped(all[i]);
     if (clamped && (maybe_up || !gated)) continue;
     for (const int lie : {kGateFirst, kUpFirst, kInterleaved}) {

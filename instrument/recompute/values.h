@@ -166,9 +166,13 @@ class Values {
 
   /// What was computed of tensors that were not dumped: an op's form has changed.
   void forget() {
+    kept_.clear();
     held_.clear();
     held_elements_ = 0;
   }
+
+  /// What a recipe keeps under a name for the rows that come next, until forget().
+  std::shared_ptr<void>& kept(const std::string& name) { return kept_[name]; }
 
   static constexpr std::int64_t kMostHeld = std::int64_t{1} << 22;  ///< elements of a tensor that is kept
 
@@ -179,6 +183,7 @@ class Values {
   Team team_;
   std::unordered_map<TensorId, std::shared_ptr<const Block>> held_;
   std::size_t held_elements_ = 0;
+  std::unordered_map<std::string, std::shared_ptr<void>> kept_;
   std::unordered_map<TensorId, bool> available_;
   std::unordered_map<StepId, Format> formats_;
   bool voting_ = false;  ///< on the format of a step's activations

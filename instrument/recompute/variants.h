@@ -65,6 +65,14 @@ enum Mixing : int {
   kSomeExperts = 7,  ///< the experts from `heads` to `other`, exclusive: those of a rank of expert parallelism
 };
 
+/// OpForm::variant of the gated delta rule: what is left out of it.
+enum DeltaForm : int {
+  kWholeRule = 0,
+  kFreshState = 1,  ///< what tokens of earlier steps left
+  kNoDecay = 2,
+  kNoLength = 3,  ///< the norm of queries and keys
+};
+
 /// Angles of a rotary embedding: radians a position, by pair of channels, and what cosine and sine are multiplied by.
 struct RopeAngles {
   std::vector<float> frequencies;

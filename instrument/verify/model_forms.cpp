@@ -93,6 +93,10 @@ std::vector<OpForm> ModelForms::norm(Values& values, const Op& op) const {
     form.scale_power = kOnePlus;
   const bool per_head = spec_.model.qk_norm && spec_.model.qk_norm_over == QkNormOver::head;
   if (per_head && (op.name == "q_norm" || op.name == "k_norm")) form.shift = static_cast<int>(spec_.model.head_dim);
+  if (is_delta(spec_.model) && op.name == "inner_norm") {
+    form.scale_power = 1;
+    form.shift = static_cast<int>(spec_.model.delta_value_dim);
+  }
   std::vector<OpForm> forms{form};
   if (const auto served = values.served_format(op, "weight")) {
     form.weight_as = *served;
@@ -319,8 +323,12 @@ std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& o
       return residual(healthy(), op);
     case OpKind::activation: {
       const int none = static_cast<int>(activations().size()) - 1;
+      const bool gates = op.name == "attn_gated";
+      const int own = gates                     ? activation_variant(kernels::ActivationKind::glu)
+                      : op.name == "delta_gate" ? activation_variant(kernels::ActivationKind::swiglu)
+                                                : activation;
       return clamped(some_of(healthy(), [&](const OpForm& form) {
-        return (form.variant == activation || form.variant == none) && form.shift == halves(op, "gate_up");
+        return (form.variant == own || form.variant == none) && form.shift == halves(op, "gate_up");
       }));
     }
     case OpKind::expert_mix:

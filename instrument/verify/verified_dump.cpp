@@ -19,6 +19,9 @@ Geometry geometry_of(const ModelSpec& spec) {
   geometry.width = spec.model.head_dim;
   if (is_latent(spec.model)) geometry.shared = spec.model.rotated;
   geometry.layers = spec.model.layers;
+  geometry.attention_gate = spec.model.attention_gate;
+  geometry.delta = {spec.model.delta_key_heads, spec.model.delta_value_heads, spec.model.delta_key_dim,
+                    spec.model.delta_value_dim};
   const ModelFamily* family = find_family(spec.model.family);
   if (family == nullptr) return geometry;
   geometry.sine_first = family->sine_first;

@@ -37,7 +37,8 @@ FAMILIES = ("gpt2", "gpt2-scaled", "llama2", "llama3", "llama-linear", "mistral"
             "gemma3", "olmo2", "mixtral", "qwen2-moe", "qwen3-moe", "gpt-oss", "gemma1", "olmo3", "smollm3", "exaone4",
             "starcoder2", "stablelm", "seed-oss", "olmoe", "minimax-m2", "glm4-moe", "dots1",
             "deepseek-v2", "deepseek-v3", "glm4-moe-lite", "granite", "granitemoe", "arcee", "helium", "nemotron",
-            "cohere", "cohere2", "phi", "gptj", "gpt-neox", "falcon", "falcon-new")
+            "cohere", "cohere2", "phi", "gptj", "gpt-neox", "falcon", "falcon-new",
+            "qwen3-next", "qwen3-5", "qwen3-5-moe")
 GOLDEN = ("healthy-gemma2-f32", "healthy-mixtral-bf16", "healthy-phi3-f16", "fault-softcap-left-out", "fault-experts-swapped",
           "fault-stale-adapter", "fault-weight-in-memory", "fault-rope-scaling-left-out", "fault-rope-in-every-layer",
           "fault-routed-scale-left-out", "fault-rope-of-halves")
@@ -103,6 +104,19 @@ def shift_positions(by):
 def patched(name, make):
     """A function of the family's module replaced."""
     return lambda model: mock.patch.object(modeling(model), name, make(getattr(modeling(model), name)))
+
+
+def without_state(own):
+    """Decode steps that begin at zeros."""
+    def rule(*args, initial_state=None, **kwargs):
+        return own(*args, initial_state=torch.zeros_like(initial_state), **kwargs)
+    return rule
+
+
+def without_decay(own):
+    def rule(*args, g=None, **kwargs):
+        return own(*args, g=torch.zeros_like(g), **kwargs)
+    return rule
 
 
 def interleaved(_):
@@ -393,6 +407,10 @@ FAULTS = (
     Fault("mscale-of-scores-left-out", "deepseek-v3",
           lambda m: [setattr(b.self_attn, "scaling", b.self_attn.qk_head_dim ** -0.5) for b in layers_of(m)], ("softmax",),
           ("score-factor",), 0),
+    Fault("delta-state-lost", "qwen3-next", patched("torch_recurrent_gated_delta_rule", without_state), ("delta",),
+          ("delta-rule",), 0),
+    Fault("delta-decay-left-out", "qwen3-5", patched("torch_chunk_gated_delta_rule", without_decay), ("delta",),
+          ("delta-rule",), 0),
     Fault("residual-multiplier-left-out", "granite", lambda m: setattr(layers_of(m)[1], "residual_multiplier", 1.0),
           ("attn_residual", "mlp_residual"), ("residual",), 1),
     Fault("rope-in-every-layer", "smollm3", lambda m: setattr(layers_of(m)[1].self_attn, "use_rope", 1),

@@ -69,6 +69,8 @@ void read_rope_parameters(ConfigReader& rope, ModelSpec& spec, std::int64_t max_
       rope.reject("partial_rotary_factor", fmt::format("{} of {} channels are no pairs", partial, spec.model.head_dim));
     }
   }
+  // Of a text all three positions that a token may have are the same.
+  rope.ignore({"mrope_section", "mrope_interleaved"});
   // Early Phi-3 files call LongRoPE "su" or "yarn".
   read_scaling(rope, spec.rope, rope.has("short_factor") ? "longrope" : type, max_positions);
 }
@@ -137,7 +139,8 @@ void read_decoder_shapes(ConfigReader& config, ModelSpec& spec, const DecoderDef
       config.integer("num_key_value_heads", defaults.kv_heads > 0 ? defaults.kv_heads : model.heads, 1, 4096);
   const std::int64_t even_split = model.width / model.heads;
   model.head_dim = config.integer("head_dim", defaults.head_dim > 0 ? defaults.head_dim : even_split, 2, 4096);
-  model.mlp_width = config.needed("intermediate_size");
+  model.mlp_width = defaults.mlp_width > 0 ? config.integer("intermediate_size", defaults.mlp_width, 1)
+                                           : config.needed("intermediate_size");
   model.tied_head = config.flag("tie_word_embeddings", defaults.tied);
   spec.norm_eps = static_cast<float>(config.number("rms_norm_eps", defaults.norm_eps, 0, 1));
 }

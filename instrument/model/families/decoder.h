@@ -15,8 +15,9 @@ namespace nanscope {
 struct DecoderDefaults {
   double norm_eps = 1e-6;
   double rope_base = 10000;
-  std::int64_t kv_heads = 0;  ///< 0: as many as heads
-  std::int64_t head_dim = 0;  ///< 0: hidden_size / num_attention_heads
+  std::int64_t kv_heads = 0;   ///< 0: as many as heads
+  std::int64_t head_dim = 0;   ///< 0: hidden_size / num_attention_heads
+  std::int64_t mlp_width = 0;  ///< 0: it has to be stated
   bool tied = false;
   double partial_rotary = 1;  ///< share of a head's channels that are rotated
 };
@@ -134,6 +135,11 @@ inline constexpr auto kDecoderParts = joined(kNormsBefore, kAttention, kMlp);
 inline constexpr auto kBranchNormParts = joined(kNormsOfBranches, kAttention, kNormsOfQueryAndKey, kMlp);
 inline constexpr auto kMixtureParts =
     joined(kNormsBefore, kAttention, kNormsOfQueryAndKey, kMlp, kExperts, kStackedExperts);
+/// With a gated expert that every token has beside the chosen ones.
+inline constexpr WeightRule kSharedExpert[] = {{"shared_expert.gate_proj", "mlp.shared_expert.gate_proj"},
+                                               {"shared_expert.up_proj", "mlp.shared_expert.up_proj"},
+                                               {"shared_expert.down_proj", "mlp.shared_expert.down_proj"},
+                                               {"shared_gate", "mlp.shared_expert_gate"}};
 /// With the shared experts of DeepSeek-V3 and its descendants.
 inline constexpr WeightRule kSharedExperts[] = {{"shared_expert.gate_proj", "mlp.shared_experts.gate_proj"},
                                                 {"shared_expert.up_proj", "mlp.shared_experts.up_proj"},

@@ -18,10 +18,6 @@ Status read_qwen2_moe(ConfigReader& config, ModelSpec& spec) {
   return config.status();
 }
 
-constexpr WeightRule kSharedExpert[] = {{"shared_expert.gate_proj", "mlp.shared_expert.gate_proj"},
-                                        {"shared_expert.up_proj", "mlp.shared_expert.up_proj"},
-                                        {"shared_expert.down_proj", "mlp.shared_expert.down_proj"},
-                                        {"shared_gate", "mlp.shared_expert_gate"}};
 constexpr auto kQwen2MoeParts = joined(kNormsBefore, kAttention, kMlp, kExperts, kStackedExperts, kSharedExpert);
 
 }  // namespace

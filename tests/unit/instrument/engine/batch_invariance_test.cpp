@@ -139,6 +139,16 @@ TEST(BatchInvariance, RandomSchedulesKeepEachRequestsBits) {
   variants.push_back(make_variant({{"kv.format", "e4m3"}, {"kv.policy", "per_token"}, {"model.positions", "64"}}));
   variants.push_back(make_variant({{"model.recurrent_layers", "1"}, {"kv.format", "bf16"}, {"kv.block_size", "8"}}));
   variants.push_back(make_variant({{"model.experts", "3"}, {"model.experts_per_token", "2"}, {"engine.pad", "left"}}));
+  variants.push_back(make_variant({{"model.recurrent_layers", "1"},
+                                   {"model.norm", "rms_norm"},
+                                   {"model.delta_key_heads", "1"},
+                                   {"model.delta_value_heads", "2"},
+                                   {"model.delta_key_dim", "4"},
+                                   {"model.delta_value_dim", "4"},
+                                   {"model.attention_gate", "true"},
+                                   {"model.parallel", "true"},
+                                   {"model.shared_norm", "true"},
+                                   {"kv.block_size", "8"}}));
   constexpr int kSchedules = 520;
   Draw draw{std::mt19937_64(20261125)};
   std::int64_t spans = 0, steps = 0, padding = 0, shared = 0, again = 0;

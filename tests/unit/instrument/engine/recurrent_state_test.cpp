@@ -1,9 +1,12 @@
 /// Recurrent states in blocks of the KV pool: where they are, and what they start from.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 
 #include "engine_rig.h"
+#include "instrument/engine/kv_pool.h"
 
 namespace nanscope::testing {
 namespace {
@@ -31,6 +34,39 @@ TEST(RecurrentState, StartsAtZeroUnlessItIsNotReset) {
   const CollectProbe kept = collect(hybrid({{"kv.resume_state", "always"}}), twice);
   EXPECT_TRUE(same_logits(kept, 0, reset, 0, 0)) << "the pool begins with zeros";
   EXPECT_FALSE(same_logits(kept, 1, reset, 1, 0));
+}
+
+/// A gated delta net in the place of the recurrence: its state holds the inputs that convolutions see, too.
+EngineConfig delta_hybrid(const Knobs& changes = {}) {
+  Knobs knobs{{"model.norm", "rms_norm"},
+              {"model.delta_key_heads", "1"},
+              {"model.delta_value_heads", "2"},
+              {"model.delta_key_dim", "4"},
+              {"model.delta_value_dim", "6"}};
+  knobs.insert(knobs.end(), changes.begin(), changes.end());
+  return hybrid(knobs);
+}
+
+TEST(RecurrentState, OfADeltaNetStartsAtZeroUnlessItIsNotReset) {
+  const std::vector<RequestSpec> twice{text_request(kStateText, 2), text_request(kStateText, 2)};
+  const CollectProbe reset = collect(delta_hybrid(), twice);
+  EXPECT_TRUE(same_logits(reset, 0, reset, 1, 0));
+  EXPECT_TRUE(same_logits(reset, 0, reset, 1, 1));
+  const CollectProbe kept = collect(delta_hybrid({{"kv.resume_state", "always"}}), twice);
+  EXPECT_TRUE(same_logits(kept, 0, reset, 0, 0)) << "the pool begins with zeros";
+  EXPECT_FALSE(same_logits(kept, 1, reset, 1, 0));
+}
+
+TEST(RecurrentState, OfADeltaNetHasToFitIntoABlock) {
+  EngineConfig config = delta_hybrid({{"model.delta_value_dim", "64"}, {"model.delta_value_heads", "64"}});
+  const auto device = kernels::make_device("cpu", 1).value();
+  const Status large = set_knob(config, "kv.block_size", std::to_string(block_with_states(config)));
+  ASSERT_TRUE(large) << large.error().message;
+  EXPECT_TRUE(KvPool::create(config, *device, device->allocate(KvPool::bytes_needed(config), true).value()));
+  ASSERT_TRUE(set_knob(config, "kv.block_size", std::to_string(block_with_states(config) - 16)));
+  const auto small = KvPool::create(config, *device, device->allocate(KvPool::bytes_needed(config), true).value());
+  ASSERT_FALSE(small);
+  EXPECT_THAT(small.error().message, ::testing::HasSubstr("raise kv.block_size"));
 }
 
 TEST(RecurrentState, AnIndexOneTooSmallIsAnotherBlockWhenDecoding) {

@@ -109,6 +109,57 @@ TEST(ModelConfigFile, OlderFilesLeaveOutWhatTheirFamilyHas) {
   EXPECT_EQ(bare("arcee").model.mlp, kernels::ActivationKind::relu_squared);
 }
 
+std::string with(std::string json, const std::string& from, const std::string& to) {
+  return json.replace(json.find(from), from.size(), to);
+}
+
+/// Qwen3-Next-80B-A3B's own file, as its repository has it, with fewer layers.
+TEST(ModelConfigFile, Qwen3NextIsReadAsItsFilesHaveIt) {
+  const std::string file = R"({"model_type": "qwen3_next", "attention_bias": false, "attention_dropout": 0.0,
+      "bos_token_id": 151643, "decoder_sparse_step": 1, "eos_token_id": 151645, "full_attention_interval": 4,
+      "head_dim": 256, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 5120,
+      "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+      "linear_num_value_heads": 32, "linear_value_head_dim": 128, "max_position_embeddings": 262144,
+      "mlp_only_layers": [], "moe_intermediate_size": 512, "norm_topk_prob": true, "num_attention_heads": 16,
+      "num_experts": 512, "num_experts_per_tok": 10, "num_hidden_layers": 8, "num_key_value_heads": 2,
+      "output_router_logits": false, "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-06, "rope_scaling": null,
+      "rope_theta": 10000000, "router_aux_loss_coef": 0.001, "shared_expert_intermediate_size": 512,
+      "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 151936})";
+  const ModelConfig model = spec_of(file).model;
+  EXPECT_THAT(model.recurrent_layers, ElementsAre(0, 1, 2, 4, 5, 6));
+  EXPECT_EQ(model.delta_key_heads, 16);
+  EXPECT_EQ(model.delta_value_heads, 32);
+  EXPECT_EQ(model.rotated, 64);
+  EXPECT_TRUE(model.attention_gate && model.qk_norm && model.shared_expert_gate);
+  EXPECT_EQ(model.experts, 512);
+  // 3 rows of 16 x 128 queries, as many keys, 32 x 128 values; 32 states of 128 x 128.
+  EXPECT_EQ(state_width(model), 3 * 8192 + 524288);
+  EXPECT_THAT(refusal(with(file, R"("linear_num_value_heads": 32)", R"("linear_num_value_heads": 24)")),
+              HasSubstr("linear_num_value_heads: 24 is no multiple"));
+  EXPECT_THAT(refusal(with(file, R"("full_attention_interval": 4)", R"("full_attention_interval": 9)")),
+              HasSubstr("full_attention"));
+}
+
+/// Qwen3.5's text models leave out what their class has.
+TEST(ModelConfigFile, Qwen35IsReadWithItsDefaults) {
+  const std::string shapes = R"("vocab_size": 32, "hidden_size": 64, "num_hidden_layers": 4,
+      "num_attention_heads": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 1e7,
+      "partial_rotary_factor": 0.25, "mrope_section": [11, 11, 10], "mrope_interleaved": true})";
+  const ModelConfig dense = spec_of(R"({"model_type": "qwen3_5_text", "intermediate_size": 96, )" + shapes + "}").model;
+  EXPECT_EQ(dense.experts, 0);
+  EXPECT_EQ(dense.kv_heads, 4);
+  EXPECT_EQ(dense.head_dim, 256);
+  EXPECT_THAT(dense.recurrent_layers, ElementsAre(0, 1, 2));
+  const ModelConfig mixture =
+      spec_of(R"({"model_type": "qwen3_5_moe_text", "num_key_value_heads": 2, )" + shapes + "}").model;
+  EXPECT_EQ(mixture.experts, 256);
+  EXPECT_EQ(mixture.experts_per_token, 8);
+  EXPECT_THAT(mixture.dense_layers, ElementsAre());
+  EXPECT_THAT(
+      refusal(R"({"model_type": "qwen3_5_text", "intermediate_size": 96, "attn_output_gate": false, )" + shapes + "}"),
+      HasSubstr("attn_output_gate"));
+}
+
 /// Attention and MLP that read the same.
 TEST(ModelConfigFile, BranchesStandSideBySide) {
   const std::string shapes = R"("vocab_size": 32, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 8,
@@ -185,10 +236,6 @@ constexpr const char* kDeepseekV3 = R"({"model_type": "deepseek_v3", "attention_
     "scoring_func": "sigmoid", "seq_aux": true, "tie_word_embeddings": false, "topk_group": 4,
     "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280, "quantization_config":
     {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}})";
-
-std::string with(std::string json, const std::string& from, const std::string& to) {
-  return json.replace(json.find(from), from.size(), to);
-}
 
 TEST(ModelConfigFile, DeepseekIsReadAsItsFilesHaveIt) {
   const ModelSpec v3 = spec_of(kDeepseekV3);
