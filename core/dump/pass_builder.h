@@ -233,6 +233,8 @@ class PassBuilder {
   void leftovers(const Scope& scope);
   void leftovers_before_head();
   void place_leftover(Index index);
+  void place_loose(Index index);
+  std::optional<TensorId> put_out_elsewhere(Index index);
   bool names_a_side(Index index) const;
   void note_unknown_name(Index index, std::string_view elements);
   TensorId whole(std::string_view op, TensorId inner);
@@ -295,6 +297,9 @@ class PassBuilder {
   std::map<Scope, Shortcuts> shortcuts_;
   Numbers numbers_;
   std::set<Index> placed_;
+  std::set<Index> placing_;  ///< of which the modules that give them are being placed
+  std::map<Scope, std::multimap<std::uint32_t, Index>>
+      loose_outputs_;  ///< by their largest magnitude; made when asked for
   std::unordered_map<Index, TensorId> emitted_;
   Scope scope_;
   TensorId cos_ = 0;

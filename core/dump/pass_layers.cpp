@@ -459,7 +459,12 @@ void PassBuilder::note_unknown_name(Index index, std::string_view elements) {
 }
 
 void PassBuilder::place_leftover(Index index) {
-  if (placed_.contains(index)) return;
+  if (placed_.contains(index) || !placing_.insert(index).second) return;
+  place_loose(index);
+  placing_.erase(index);
+}
+
+void PassBuilder::place_loose(Index index) {
   const TensorName& at = tensor(index).at;
   if (is_parameter(tensor(index)) || is_given_integer(index)) {
     emit_parameter(index);
@@ -469,7 +474,9 @@ void PassBuilder::place_leftover(Index index) {
   OpAttributes product = GemmAttributes{};
   const bool module = at.kind == OpKind::block;
   if (at.port == Port::input || !at.known || module) {
-    if (const auto same = same_bytes_before(index, 0)) {
+    auto same = same_bytes_before(index, 0);
+    if (!same && at.port == Port::input) same = put_out_elsewhere(index);
+    if (same) {
       emit(at.op + "_input", OpKind::copy, {{"x", *same, {}}}, {at.role, {index}});
       run_.last_op().by_name = at.known;
       if (!at.known && !names_a_side(index)) note_unknown_name(index, "equal to a tensor before it");
