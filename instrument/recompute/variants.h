@@ -34,6 +34,9 @@ enum ProductForm : int {
   kCastInput = 11,       ///< x goes through the cast `x_as`, as input_cast.h has it; its codes were not dumped
 };
 
+/// OpForm::rounded of a product: what of it is rounded to the activations' format when it is dequantised.
+enum Dequantised : int { kWeightRounded = 1, kOperandRounded = 2 };
+
 /// OpForm::variant of a sum: which of its terms count how often.
 enum Terms : int { kBoth = 0, kFirstOnly = 1, kSecondOnly = 2, kFirstTwice = 3, kSecondTwice = 4 };
 
