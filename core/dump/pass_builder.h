@@ -223,6 +223,7 @@ class PassBuilder {
                          std::optional<std::int64_t> sequence);
   TensorId mlp(TensorId x);
   TensorId mixture(TensorId x);
+  TensorId with_shared_expert(TensorId routed);
   void give_experts(Inputs& inputs, std::int64_t experts);
   TensorId gated(TensorId x);
   TensorId ungated(TensorId projected);
@@ -235,6 +236,7 @@ class PassBuilder {
   void place_leftover(Index index);
   void place_loose(Index index);
   std::optional<TensorId> put_out_elsewhere(Index index);
+  void place_in_order(std::vector<Index> left);
   bool names_a_side(Index index) const;
   void note_unknown_name(Index index, std::string_view elements);
   TensorId whole(std::string_view op, TensorId inner);

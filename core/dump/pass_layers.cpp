@@ -259,7 +259,7 @@ TensorId PassBuilder::mlp(TensorId x) {
     return emit("mlp", OpKind::block, {{"x", input_of("mlp", x), {}}}, {"mlp_out", outs});
   }
   x = input_of("mlp", x);
-  out = has_mixture() ? mixture(x) : gated(x);
+  out = has_mixture() ? with_shared_expert(mixture(x)) : gated(x);
   return whole("mlp", out);
 }
 
@@ -409,13 +409,18 @@ void PassBuilder::leftovers(const Scope& scope) {
   for (const auto& [key, index] : members->second) {
     if (!placed_.contains(index)) left.push_back(index);
   }
+  place_in_order(std::move(left));
+  scope_ = before;
+}
+
+/// As their names order them.
+void PassBuilder::place_in_order(std::vector<Index> left) {
   std::sort(left.begin(), left.end(), [&](Index a, Index b) {
     const TensorName& x = tensor(a).at;
     const TensorName& y = tensor(b).at;
     return std::pair(x.order, a) < std::pair(y.order, b);
   });
   for (const Index index : left) place_leftover(index);
-  scope_ = before;
 }
 
 /// What a module of an unknown name does, by its weights: of two dimensions that lead from its input's width to its

@@ -42,6 +42,35 @@ TEST(RecomputeResidual, KnowsABranchThatWasLeftOutOrAddedTwice) {
   EXPECT_EQ(explained_by(plus(1)), "the branch added twice");
 }
 
+/// What every token has beside what its router chose, behind a gate of one number a row.
+Case gated(const Change& change, Format format = Format::bf16, double share = 0) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId a = g.source({.channels = kWidth, .fill = noise(1, 3), .format = format});
+  const TensorId b = g.op("shared", OpKind::dumped, {}, {.channels = kWidth, .fill = noise(2, 3), .format = format});
+  const TensorId gate = g.op("gate", OpKind::dumped, {}, {.channels = 1, .fill = noise(4, 2), .format = format});
+  out.right = stored_numbers(g, a, 4, kWidth);
+  for (std::int64_t r = 0; r < 4; ++r) {
+    const double open = share != 0 ? share : 1 / (1 + std::exp(-double{g.at(gate, r, 0)}));
+    for (std::int64_t c = 0; c < kWidth; ++c) out.right.at(r, c) += open * double{g.at(b, r, c)};
+  }
+  Numbers stored = out.right;
+  change(stored);
+  out.out = g.op("shared_add", OpKind::gated_add, {{"a", a}, {"b", b}, {"gate", gate}},
+                 {.channels = kWidth, .fill = fill_of(stored), .format = format});
+  return out;
+}
+
+TEST(RecomputeGatedAdd, IsTheSumWithWhatTheGateLetsThrough) {
+  for (const Format format : {Format::f32, Format::bf16, Format::f16}) expect_right(gated(unchanged, format), "", 6);
+  expect_seen([](const Change& change) { return gated(change); }, 3, 15);
+}
+
+TEST(RecomputeGatedAdd, KnowsAGateThatWasLeftOut) {
+  EXPECT_EQ(explained_by(gated(unchanged, Format::f32, 1)), "the gate of the shared expert left out");
+}
+
 /// The third token's row is `row` of the table.
 Case embedding(double factor, const Change& change) {
   Case out;
