@@ -189,9 +189,7 @@ std::vector<OpForm> forms_residual_add(Values& values, const Op& op, const Tenso
 }
 
 std::vector<OpForm> faults_residual_add(Values&, const Op& op, const Tensor&) {
-  // The block of a mixture adds what every token has to what its router chose.
-  const bool mixture = op.name == "shared_add";
-  return faults_of_sum(mixture ? "the routed experts" : "the residual", mixture ? "the shared expert" : "the branch");
+  return op.name == "shared_add" ? faults_of_block() : faults_of_sum("the residual", "the branch", true);
 }
 
 std::int64_t cost_residual_add(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out); }

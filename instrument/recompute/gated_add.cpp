@@ -7,9 +7,9 @@
 
 namespace nanscope {
 
-std::vector<OpForm> faults_of_sum(const std::string& first, const std::string& second) {
-  const auto fault = [](std::string text, int variant) {
-    return OpForm{.text = std::move(text), .variant = variant, .fault = true};
+std::vector<OpForm> faults_of_sum(const std::string& first, const std::string& second, bool fault_alone) {
+  const auto fault = [fault_alone](std::string text, int variant) {
+    return OpForm{.text = std::move(text), .variant = variant, .fault = fault_alone};
   };
   return {fault(second + " left out", kFirstOnly), fault(first + " left out", kSecondOnly),
           fault(first + " added twice", kFirstTwice), fault(second + " added twice", kSecondTwice)};
@@ -53,9 +53,11 @@ std::vector<OpForm> forms_of_block() {
 
 std::vector<OpForm> forms_gated_add(Values&, const Op&, const Tensor&) { return forms_of_block(); }
 
+std::vector<OpForm> faults_of_block() { return faults_of_sum("the routed experts", "the shared expert", false); }
+
 std::vector<OpForm> faults_gated_add(Values&, const Op&, const Tensor&) {
-  std::vector<OpForm> forms = faults_of_sum("the routed experts", "the shared expert");
-  forms.push_back({.text = "the gate of the shared expert left out", .variant = kUngated, .fault = true});
+  std::vector<OpForm> forms = faults_of_block();
+  forms.push_back({.text = "the gate of the shared expert left out", .variant = kUngated});
   return forms;
 }
 
