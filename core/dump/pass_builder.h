@@ -158,7 +158,8 @@ class PassBuilder {
   TensorId summed(TensorId embedded);
   TensorId layer(TensorId x);
   void take_layer_parameters();
-  bool norms_sum() const;
+  std::optional<bool> norms_other_than_branch();
+  bool norms_sum();
   TensorId normed(std::string_view op, TensorId x);
   TensorId norm(std::string_view op, TensorId x);
   TensorId norm_of(std::string_view op, TensorId x);
@@ -166,6 +167,8 @@ class PassBuilder {
   TensorId fused_layer(TensorId x, const std::vector<Index>& outs);
   bool holds_residual(TensorId branch, std::string_view next);
   bool is_mlp_alone();
+  bool is_here(std::string_view op) const;
+  bool norms_before_alone() const;
   TensorId mlp_layer(TensorId x, std::vector<Index> outs);
   struct Fused {
     TensorId sum = 0;
@@ -299,7 +302,8 @@ class PassBuilder {
   std::map<Scope, Shortcuts> shortcuts_;
   Numbers numbers_;
   std::set<Index> placed_;
-  std::set<Index> placing_;  ///< of which the modules that give them are being placed
+  std::map<std::string, std::optional<bool>> norms_other_;  ///< by tower; made when asked for
+  std::set<Index> placing_;                                 ///< of which the modules that give them are being placed
   std::map<Scope, std::multimap<std::uint32_t, Index>>
       loose_outputs_;  ///< by their largest magnitude; made when asked for
   std::unordered_map<Index, TensorId> emitted_;

@@ -17,6 +17,7 @@ std::uint32_t plain(float value) { return std::bit_cast<std::uint32_t>(value + 0
 void PassBuilder::index_members() {
   shortcuts_.clear();
   loose_outputs_.clear();
+  norms_other_.clear();
   for (const auto& [scope, members] : members_) {
     Shortcuts& into = shortcuts_[scope];
     for (const auto& [key, index] : members) {

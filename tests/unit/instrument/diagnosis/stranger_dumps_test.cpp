@@ -561,28 +561,6 @@ TEST(UnknownModules, ANaNIsBornWhereItIsMadeAndNotWhereItIsRead) {
   EXPECT_EQ(found.faults[0].tensor, "decoder.blocks.0.conv.output");
 }
 
-/// The module that leaves f16 stands behind those that read it, by its name; what they were given is what it put out.
-TEST(UnknownModules, ThatReadMayStandBeforeTheOneThatMakes) {
-  MemoryDump dump;
-  const std::vector<std::int64_t> shape = {kRows, kWidth};
-  const Matrix given = random(1, kRows * kWidth);
-  Matrix left(given.size());
-  Matrix then(given.size());
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    left[i] = i % 7 == 0 ? std::numeric_limits<double>::infinity() : given[i] * 3e4;
-    then[i] = i / kWidth % 2 == 0 ? std::numeric_limits<double>::quiet_NaN() : given[i];
-  }
-  dump.add("embedder.input", "f16", shape, left);
-  dump.add("embedder.other.input", "f16", shape, left);
-  dump.add("embedder.other.output", "f16", shape, then);
-  dump.add("embedder.output", "f16", shape, then);
-  dump.add("standardize.input", "f16", shape, given);
-  dump.add("standardize.output", "f16", shape, left);
-  const Diagnosis found = diagnosed(dump);
-  ASSERT_THAT(classes(found), ElementsAre("f16-overflow"));
-  EXPECT_EQ(found.faults[0].tensor, "standardize.output");
-}
-
 /// A pool of 4 blocks holds NaN in two slots that the step wrote. Its keys were not dumped: where the NaN was born is
 /// not known.
 TEST(CacheWithoutKeys, IsNotSaidToBeWhereANanIsBorn) {
