@@ -225,8 +225,10 @@ void DumpRun::find_masked_scores() {
     if (id == kBeforeSteps) continue;
     for (Tensor& tensor : content.tensors) {
       const Op* made_by = maker(tensor);
-      if (made_by != nullptr && made_by->kind == OpKind::dumped && !tensor.hides && !may_hide(tensor.role))
-        tensor.hides = looks_masked(*this, tensor);
+      if (made_by == nullptr || tensor.hides || may_hide(tensor.role)) continue;
+      // What a module of an unknown name puts out beside its result may be a mask itself, of 0 and -Inf.
+      const bool beside = made_by->kind == OpKind::block && !made_by->by_name && tensor.health.absmax == 0;
+      if (made_by->kind == OpKind::dumped || beside) tensor.hides = looks_masked(*this, tensor);
     }
   }
 }

@@ -159,7 +159,8 @@ class PassBuilder {
   TensorId layer(TensorId x);
   void take_layer_parameters();
   void take_probabilities_of_layer();
-  bool norms_sum() const;
+  std::optional<bool> norms_other_than_branch();
+  bool norms_sum();
   TensorId normed(std::string_view op, TensorId x);
   TensorId norm(std::string_view op, TensorId x);
   TensorId norm_of(std::string_view op, TensorId x);
@@ -167,6 +168,8 @@ class PassBuilder {
   TensorId fused_layer(TensorId x, const std::vector<Index>& outs);
   bool holds_residual(TensorId branch, std::string_view next);
   bool is_mlp_alone();
+  bool is_here(std::string_view op) const;
+  bool norms_before_alone() const;
   TensorId mlp_layer(TensorId x, std::vector<Index> outs);
   struct Fused {
     TensorId sum = 0;
@@ -229,6 +232,7 @@ class PassBuilder {
                          std::optional<std::int64_t> sequence);
   TensorId mlp(TensorId x);
   TensorId mixture(TensorId x);
+  TensorId with_shared_expert(TensorId routed);
   void give_experts(Inputs& inputs, std::int64_t experts);
   TensorId gated(TensorId x);
   TensorId ungated(TensorId projected);
@@ -239,6 +243,9 @@ class PassBuilder {
   void leftovers(const Scope& scope);
   void leftovers_before_head();
   void place_leftover(Index index);
+  void place_loose(Index index);
+  std::optional<TensorId> put_out_elsewhere(Index index);
+  void place_in_order(std::vector<Index> left);
   bool names_a_side(Index index) const;
   void note_unknown_name(Index index, std::string_view elements);
   TensorId whole(std::string_view op, TensorId inner);
@@ -301,6 +308,10 @@ class PassBuilder {
   std::map<Scope, Shortcuts> shortcuts_;
   Numbers numbers_;
   std::set<Index> placed_;
+  std::map<std::string, std::optional<bool>> norms_other_;  ///< by tower; made when asked for
+  std::set<Index> placing_;                                 ///< of which the modules that give them are being placed
+  std::map<Scope, std::multimap<std::uint32_t, Index>>
+      loose_outputs_;  ///< by their largest magnitude; made when asked for
   std::unordered_map<Index, TensorId> emitted_;
   Scope scope_;
   TensorId cos_ = 0;

@@ -16,6 +16,8 @@ std::uint32_t plain(float value) { return std::bit_cast<std::uint32_t>(value + 0
 /// Once all members of the pass are there.
 void PassBuilder::index_members() {
   shortcuts_.clear();
+  loose_outputs_.clear();
+  norms_other_.clear();
   for (const auto& [scope, members] : members_) {
     Shortcuts& into = shortcuts_[scope];
     for (const auto& [key, index] : members) {
@@ -25,6 +27,35 @@ void PassBuilder::index_members() {
       if (key.port == Port::input) into.inputs.insert({one.at.module, {key.index, index}});
     }
   }
+}
+
+/// What an input of a module holds that another module of the scope made of something else, and has no place yet: names
+/// in alphabetical order may put the one that reads before the one that makes.
+std::optional<TensorId> PassBuilder::put_out_elsewhere(Index index) {
+  auto& outputs = loose_outputs_[scope_];
+  if (outputs.empty()) {
+    for (const auto& [key, member] : members_.find(scope_)->second) {
+      if (key.port == Port::output && key.form == Form::value)
+        outputs.emplace(plain(tensor(member).health.absmax), member);
+    }
+  }
+  const DumpTensor& own = tensor(index);
+  if (!(own.health.min < own.health.max)) return std::nullopt;
+  const auto made = [&](Index other) {
+    const auto [first, last] = shortcuts_[scope_].inputs.equal_range(tensor(other).at.module);
+    return first != last && std::none_of(first, last, [&](const auto& one) {
+             const Index given = one.second.second;
+             return tensor(given).shape == own.shape && same_bytes(given, index);
+           });
+  };
+  for (auto [one, end] = outputs.equal_range(plain(own.health.absmax)); one != end; ++one) {
+    const Index other = one->second;
+    if (placed_.contains(other) || placing_.contains(other) || tensor(other).shape != own.shape) continue;
+    if (!same_bytes(other, index) || !made(other)) continue;
+    place_leftover(other);
+    return emitted_.contains(other) ? std::optional(emitted_[other]) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 /// What was added to the pass since, and what became known.

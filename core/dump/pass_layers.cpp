@@ -105,11 +105,36 @@ void PassBuilder::take_layer_parameters() {
   }
 }
 
-/// Whether the norm behind attention is of the sum with the residual, as BERT's and MPNet's, which their attention ends
-/// with: its name says so.
-bool PassBuilder::norms_sum() const {
+/// Whether most norms behind attention were given something else than what attention put out; nothing where no layer
+/// has both.
+std::optional<bool> PassBuilder::norms_other_than_branch() {
+  const auto known = norms_other_.find(scope_.tower);
+  if (known != norms_other_.end()) return known->second;
+  const Scope before = scope_;
+  int same = 0;
+  int other = 0;
+  for (const auto& [scope, members] : members_) {
+    if (scope.tower != before.tower || !scope.layer || scope.expert) continue;
+    scope_ = scope;
+    const std::vector<Index> given = find("attn_post_norm", Port::input);
+    std::vector<Index> branch = find("self_attn", Port::output);
+    for (const Index index : find("o_proj", Port::output)) branch.push_back(index);
+    if (given.empty() || branch.empty()) continue;
+    const bool equal =
+        std::any_of(branch.begin(), branch.end(), [&](Index index) { return same_bytes(index, given.front()); });
+    ++(equal ? same : other);
+  }
+  scope_ = before;
+  return norms_other_[before.tower] = same + other == 0 ? std::nullopt : std::optional(other > same);
+}
+
+/// Whether the norm behind attention is of the sum with the residual, as BERT's, MPNet's and GTE's: what it was given
+/// decides, else its name, where the layer's attention ends with it.
+bool PassBuilder::norms_sum() {
   const std::vector<Index> norms = find("attn_post_norm", Port::output);
-  if (seen("attn_norm") || norms.empty()) return false;
+  if (norms.empty()) return false;
+  if (const auto other = norms_other_than_branch()) return *other;
+  if (seen("attn_norm")) return false;
   const std::string& name = tensor(norms.front()).name;
   return name.find(".attention.") != std::string::npos ||
          name.find("output", name.rfind('/') + 1) < name.rfind("output");
@@ -145,24 +170,26 @@ TensorId PassBuilder::layer(TensorId x) {
   if (!inside) return emit("layer", OpKind::block, {{"x", x, {}}}, {"resid", outs});
   if (is_mlp_alone()) return mlp_layer(x, std::move(outs));
   if (residual_ != 0 || adds_in_norm()) return fused_layer(x, outs);
-  const bool sandwich = (seen("attn_post_norm") || seen("mlp_post_norm")) && !norms_sum();
+  const bool before_alone = norms_before_alone();
+  const auto behind = [&](std::string_view op) { return seen(op) && !before_alone; };
+  const bool sandwich = (behind("attn_post_norm") || behind("mlp_post_norm")) && !norms_sum();
   TensorId branch = attention(normed("attn_norm", x));
   const TensorId attention_out = branch;
   TensorId middle = 0;
   if (sandwich) {
-    if (seen("attn_post_norm")) branch = norm("attn_post_norm", branch);
+    if (behind("attn_post_norm")) branch = norm("attn_post_norm", branch);
     middle = residual("attn_residual", x, branch);
   } else if (holds_residual(branch, "mlp_norm")) {
     middle = branch;
   } else {
     middle = residual("attn_residual", x, branch);
-    if (seen("attn_post_norm")) middle = norm("attn_post_norm", middle);
+    if (behind("attn_post_norm")) middle = norm("attn_post_norm", middle);
   }
   // Where the sum of both branches has a name they stand side by side, as in GPT-NeoX: the second one's norm reads what
   // the first one's does.
   const bool parallel = seen("branch_sum") && !find("branch_sum", Port::output).empty();
   branch = mlp(normed("mlp_norm", parallel ? x : middle));
-  if (sandwich && seen("mlp_post_norm")) branch = norm("mlp_post_norm", branch);
+  if (sandwich && behind("mlp_post_norm")) branch = norm("mlp_post_norm", branch);
   // What vLLM calls a layer's output is its MLP's, with the sum beside it.
   std::erase_if(outs, [&](Index index) {
     const Tensor* made = run_.tensor(branch);
@@ -174,7 +201,7 @@ TensorId PassBuilder::layer(TensorId x) {
     if (tensor(index).shape.size() <= 3) outs.push_back(index);
   }
   if (parallel) return residual("mlp_residual", x, residual("branch_sum", attention_out, branch), outs);
-  const bool norm_last = !sandwich && seen("mlp_post_norm");
+  const bool norm_last = !sandwich && behind("mlp_post_norm");
   TensorId out = residual("mlp_residual", middle, branch, norm_last ? std::vector<Index>{} : outs);
   if (!norm_last) return out;
   out = norm("mlp_post_norm", out);
@@ -183,15 +210,31 @@ TensorId PassBuilder::layer(TensorId x) {
 }
 
 /// Whether the layer is an MLP and nothing else, as every second one of Nemotron-H: what looks like its attention gives
-/// what the MLP's last product gives.
+/// what the MLP's last product gives, or holds a router or experts.
 bool PassBuilder::is_mlp_alone() {
-  const auto here = [this](std::string_view op) {
-    return !find(op, Port::output).empty() || !find(op, Port::input).empty() || !find(op, Port::state).empty();
-  };
   const std::vector<Index> whole = find("self_attn", Port::output);
+  if (whole.empty() || std::any_of(std::begin(kAttentionOps), std::end(kAttentionOps),
+                                   [this](std::string_view op) { return is_here(op); }))
+    return false;
   const std::vector<Index> down = find("down_proj", Port::output);
-  return !whole.empty() && !down.empty() && same_bytes(whole.front(), down.front()) &&
-         std::none_of(std::begin(kAttentionOps), std::end(kAttentionOps), here);
+  if (!down.empty() && same_bytes(whole.front(), down.front())) return true;
+  const std::string inside = tensor(whole.front()).at.module + '.';
+  const auto within = [&](std::string_view op) {
+    const std::vector<Index> parts = find(op, Port::output);
+    return !parts.empty() && tensor(parts.front()).at.module.starts_with(inside);
+  };
+  return within("router") || within("experts");
+}
+
+/// Whether anything of an op was dumped in the layer.
+bool PassBuilder::is_here(std::string_view op) const {
+  return !find(op, Port::output).empty() || !find(op, Port::input).empty() || !find(op, Port::state).empty();
+}
+
+/// Whether the layer has its norms before both branches and none behind, where others of the model have some: OLMo
+/// Hybrid's layers without attention.
+bool PassBuilder::norms_before_alone() const {
+  return is_here("attn_norm") && is_here("mlp_norm") && !is_here("attn_post_norm") && !is_here("mlp_post_norm");
 }
 
 TensorId PassBuilder::norm(std::string_view op, TensorId x) { return norm_of(op, input_of(op, x)); }
@@ -272,7 +315,7 @@ TensorId PassBuilder::mlp(TensorId x) {
     return emit("mlp", OpKind::block, {{"x", input_of("mlp", x), {}}}, {"mlp_out", outs});
   }
   x = input_of("mlp", x);
-  out = has_mixture() ? mixture(x) : gated(x);
+  out = has_mixture() ? with_shared_expert(mixture(x)) : gated(x);
   return whole("mlp", out);
 }
 
@@ -422,13 +465,18 @@ void PassBuilder::leftovers(const Scope& scope) {
   for (const auto& [key, index] : members->second) {
     if (!placed_.contains(index)) left.push_back(index);
   }
+  place_in_order(std::move(left));
+  scope_ = before;
+}
+
+/// As their names order them.
+void PassBuilder::place_in_order(std::vector<Index> left) {
   std::sort(left.begin(), left.end(), [&](Index a, Index b) {
     const TensorName& x = tensor(a).at;
     const TensorName& y = tensor(b).at;
     return std::pair(x.order, a) < std::pair(y.order, b);
   });
   for (const Index index : left) place_leftover(index);
-  scope_ = before;
 }
 
 /// What a module of an unknown name does, by its weights: of two dimensions that lead from its input's width to its
@@ -472,7 +520,12 @@ void PassBuilder::note_unknown_name(Index index, std::string_view elements) {
 }
 
 void PassBuilder::place_leftover(Index index) {
-  if (placed_.contains(index)) return;
+  if (placed_.contains(index) || !placing_.insert(index).second) return;
+  place_loose(index);
+  placing_.erase(index);
+}
+
+void PassBuilder::place_loose(Index index) {
   const TensorName& at = tensor(index).at;
   if (is_parameter(tensor(index)) || is_given_integer(index)) {
     emit_parameter(index);
@@ -482,7 +535,9 @@ void PassBuilder::place_leftover(Index index) {
   OpAttributes product = GemmAttributes{};
   const bool module = at.kind == OpKind::block;
   if (at.port == Port::input || !at.known || module) {
-    if (const auto same = same_bytes_before(index, 0)) {
+    auto same = same_bytes_before(index, 0);
+    if (!same && at.port == Port::input) same = put_out_elsewhere(index);
+    if (same) {
       emit(at.op + "_input", OpKind::copy, {{"x", *same, {}}}, {at.role, {index}});
       run_.last_op().by_name = at.known;
       if (!at.known && !names_a_side(index)) note_unknown_name(index, "equal to a tensor before it");

@@ -66,8 +66,33 @@ TensorId PassBuilder::mixture(TensorId x) {
   const auto shared = [this](Index index) {
     return tensor(index).at.module.find("shared_expert") != std::string::npos;
   };
-  if (!std::all_of(outs.begin(), outs.end(), shared)) std::erase_if(outs, shared);
+  const bool summed = !find("mlp", Port::output).empty();
+  if (summed || !std::all_of(outs.begin(), outs.end(), shared)) std::erase_if(outs, shared);
   return emit("experts", OpKind::expert_mix, std::move(parts), {"mlp_out", outs});
+}
+
+/// What the block of a mixture puts out, where an expert that every token has stands beside the chosen ones: the sum of
+/// both, with that expert's part behind a gate of its own in Qwen's models. `routed` where there is no such sum.
+TensorId PassBuilder::with_shared_expert(TensorId routed) {
+  const auto is_shared = [this](Index index) {
+    return tensor(index).at.module.find("shared_expert") != std::string::npos;
+  };
+  std::vector<Index> sums = find("mlp", Port::output);
+  std::vector<Index> given = find("experts", Port::output);
+  std::erase_if(given, [&](Index index) { return !is_shared(index); });
+  // What several outputs of a module are of one is not known, and neither is which part of a sum a rank has.
+  const bool apart = find("experts", Port::output, Form::value, 1).empty() && !run_.has_ranks_;
+  if (sums.empty() || given.empty() || !apart) return routed;
+  const std::vector<Index> gate = find("shared_expert_gate", Port::output);
+  std::vector<Index> parts;
+  for (const auto& [key, index] : members_.find(scope_)->second) {
+    if (!placed_.contains(index) && is_shared(index)) parts.push_back(index);
+  }
+  place_in_order(std::move(parts));
+  Inputs terms{{"a", routed, {}}, {"b", emitted_[given.front()], {}}};
+  if (!gate.empty()) terms.push_back({"gate", emitted_[gate.front()], {}});
+  return emit("shared_add", gate.empty() ? OpKind::residual_add : OpKind::gated_add, std::move(terms),
+              {"out", {sums.front()}});
 }
 
 /// The weights of all experts, in one tensor or in one each; none where some are missing.

@@ -225,11 +225,21 @@ void PassBuilder::settle_names() {
   };
   std::vector<Index> cosines;
   std::set<std::string> embedding;  // modules that are named after embeddings
+  using Layer = std::pair<std::string, std::int64_t>;
+  std::set<Layer> norm_first;
+  std::set<Layer> norm_last;
   for (Index i = 0; i < run_.dump_.tensors.size(); ++i) {
     note(tensor(i).at);
     if (tensor(i).at.op == "embed") embedding.insert(tensor(i).at.module);
     if (is_cosine(i)) cosines.push_back(i);
+    const TensorName& at = tensor(i).at;
+    if (at.layer && at.op == "attn_norm") norm_first.insert({at.tower, *at.layer});
+    if (at.layer && at.op == "mlp_post_norm") norm_last.insert({at.tower, *at.layer});
   }
+  // OLMo Hybrid's layers without attention are Llama's, and the others OLMo 2's.
+  const auto norms_before = [&](const TensorName& at) {
+    return at.layer && norm_first.contains({at.tower, *at.layer}) && !norm_last.contains({at.tower, *at.layer});
+  };
   // Whether one of them holds the one that looks tokens up: BERT's sums several.
   const auto embeds_inside = [&](const TensorName& at) {
     const std::string prefix = at.module + '.';
@@ -240,7 +250,8 @@ void PassBuilder::settle_names() {
     TensorName& at = run_.dump_.tensors[i].at;
     const std::size_t rank = tensor(i).shape.size();
     if (at.op == "post_attention_norm") {
-      at.op = seen_.contains({at.tower, "mlp_post_norm"}) ? "attn_post_norm" : "mlp_norm";
+      const bool behind = seen_.contains({at.tower, "mlp_post_norm"}) && !norms_before(at);
+      at.op = behind ? "attn_post_norm" : "mlp_norm";
     } else if ((at.op == "self_attn" || at.op == "attention") && at.port == Port::output && at.index == 1 &&
                rank >= 3) {
       at = [&] {  // the probabilities, where the model was asked for them

@@ -16,8 +16,8 @@ bool PassBuilder::holds_residual(TensorId branch, std::string_view next) {
 }
 
 TensorId PassBuilder::mlp_layer(TensorId x, std::vector<Index> outs) {
-  const TensorId branch = gated(input_of("self_attn", normed("attn_norm", x)));
-  for (const Index index : find("self_attn", Port::output)) copy(branch, index, "self_attn");
+  const TensorId given = input_of("self_attn", normed("attn_norm", x));
+  const TensorId branch = whole("self_attn", has_mixture() ? mixture(given) : gated(given));
   return residual("mlp_residual", x, branch, std::move(outs));
 }
 

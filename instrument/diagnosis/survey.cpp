@@ -1,8 +1,12 @@
 #include "instrument/diagnosis/survey.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "instrument/diagnosis/region.h"
 #include "instrument/recompute/beams.h"
@@ -12,6 +16,7 @@ namespace nanscope {
 namespace {
 
 constexpr int kMostTried = 64;  ///< outputs that alternatives are tried on
+constexpr int kDeepest = 6;     ///< ops between one and a rotation that it rests on
 
 /// Attention of a step whose rows nothing places, or whose sequences may be beams: which keys of steps before it reads
 /// is not known. Where rows stand is known where another layer's comes out as they are taken to stand.
@@ -28,7 +33,6 @@ bool unplaced(Facts& facts, const Recomputer& recomputer, const Op& op) {
 /// Whether an op rests on a rotation that was not dumped, whose angles are those that the numbers of the run fit best:
 /// itself, or by inputs that were not dumped either.
 bool rests_on_searched_rotation(RunView& run, const Op& op, int depth = 0) {
-  constexpr int kDeepest = 6;
   if (op.kind == OpKind::rope) return op.input("cos") == 0;
   return depth < kDeepest && std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
            const Tensor* in = run.tensor(input.tensor);
@@ -36,6 +40,88 @@ bool rests_on_searched_rotation(RunView& run, const Op& op, int depth = 0) {
            return maker != nullptr && rests_on_searched_rotation(run, *maker, depth + 1);
          });
 }
+
+/// Rotations that an op rests on whose base was searched, each once.
+void gather_searched(RunView& run, const Op& op, std::vector<std::pair<const Op*, const Tensor*>>& found, int depth) {
+  for (const Input& input : op.inputs) {
+    const Tensor* in = run.tensor(input.tensor);
+    const Op* maker = in != nullptr && !in->known ? run.maker(*in) : nullptr;
+    if (maker == nullptr || depth > kDeepest) continue;
+    if (maker->kind == OpKind::rope && maker->input("cos") == 0) {
+      const std::pair<const Op*, const Tensor*> one{maker, in};
+      if (std::find(found.begin(), found.end(), one) == found.end()) found.push_back(one);
+    } else {
+      gather_searched(run, *maker, found, depth + 1);
+    }
+  }
+}
+
+/// Whether an output comes out under another base than the usual one that fits the run best, and the layer's others do
+/// too: models have bases such as 11158840, and short prompts in bf16 leave little room between two.
+class OtherBases {
+ public:
+  OtherBases(Facts& facts, Recomputer& recomputer) : facts_(facts), recomputer_(recomputer) {}
+
+  bool give(const Op& op, const Tensor& out, const std::vector<std::int64_t>& bad_rows) {
+    constexpr int kMostInVain = 4;  // they share a rotation: what no base gives here, none gives elsewhere
+    if (recomputer_.model().decides || in_vain_ >= kMostInVain) return false;
+    ropes_.clear();
+    gather_searched(facts_.run, op, ropes_, 0);
+    if (ropes_.empty()) return false;
+    std::vector<OpForm> own;
+    for (const auto& [rope, made] : ropes_) own.push_back(recomputer_.form_of(*rope, *made));
+    const bool by_base = std::all_of(own.begin(), own.end(), [](const OpForm& form) { return form.number > 0; });
+    const bool given = by_base && search(own, op, out, bad_rows);
+    for (std::size_t i = 0; i < ropes_.size(); ++i) recomputer_.assume(*ropes_[i].first, *ropes_[i].second, own[i]);
+    in_vain_ += given ? 0 : 1;
+    return given;
+  }
+
+ private:
+  /// From 10^3 to 10^8, then ever nearer to the best.
+  bool search(const std::vector<OpForm>& own, const Op& op, const Tensor& out, const std::vector<std::int64_t>& rows) {
+    double best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    const auto try_base = [&](double exponent) {
+      for (std::size_t i = 0; i < ropes_.size(); ++i) {
+        OpForm form = own[i];
+        form.number = std::pow(10.0, exponent);
+        recomputer_.assume(*ropes_[i].first, *ropes_[i].second, form);
+      }
+      const auto judged = recomputer_.judge(op, out, recomputer_.form_of(op, out), rows);
+      if (!judged || judged->elements == 0) return false;
+      if (judged->squares < least) least = judged->squares, best = exponent;
+      return !deviates(*judged) && others_come_out(op);
+    };
+    for (int i = 0; i <= 40; ++i) {
+      if (try_base(3 + i / 8.0)) return true;
+    }
+    for (double step = 1.0 / 16; step > 1e-3; step /= 2) {
+      const double around = best;
+      if (try_base(around - step) || try_base(around + step)) return true;
+    }
+    return false;
+  }
+
+  bool others_come_out(const Op& op) {
+    constexpr int kMostOthers = 4;
+    int looked_at = 0;
+    for (const Step& step : facts_.run.steps()) {
+      const Op* other = step.id != op.step ? facts_.run.find_op(step.id, op.layer, op.name) : nullptr;
+      const Tensor* made = other != nullptr ? facts_.run.result(*other) : nullptr;
+      if (made == nullptr || !made->known) continue;
+      const auto judged = recomputer_.judge(*other, *made, recomputer_.form_of(*other, *made));
+      if (judged && deviates(*judged)) return false;
+      if (++looked_at >= kMostOthers) break;
+    }
+    return true;
+  }
+
+  Facts& facts_;
+  Recomputer& recomputer_;
+  std::vector<std::pair<const Op*, const Tensor*>> ropes_;
+  int in_vain_ = 0;
+};
 
 /// Whether a layer rotates in a way of its own for all that is known: what rests on its rotation comes out in no step,
 /// and in other layers it does. Models have layers without a rotation, or with another base, and no table says so.
@@ -149,6 +235,7 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
     if (const Tensor* tensor = facts.run.tensor(one.tensor)) facts.run.stored(*tensor);
   }
   survey.recomputed = recomputer.results().size() + survey.tables.size();
+  OtherBases other_bases(facts, recomputer);
   int tried = 0;
   int tried_in_vain = 0;  // of ops that are not understood, which may be most of a dump
   for (const Recomputed& result : recomputer.results()) {
@@ -168,7 +255,9 @@ Survey survey_of(Facts& facts, Recomputer& recomputer, bool recompute) {
                        !beside_unknown(facts.run, op, tensor) && !added_on_the_way(survey, op, found) &&
                        !rotates_in_its_own_way(facts, recomputer, op) &&
                        (recomputer.model().decides || !behind_the_embedding(facts.run, op));
-    if (!known && (best == nullptr || !best->form.fault)) {
+    const bool by_a_base =
+        known && best == nullptr && Recomputer::of_attention(op.kind) && other_bases.give(op, tensor, result.bad_rows);
+    if ((!known && (best == nullptr || !best->form.fault)) || by_a_base) {
       survey.not_understood.push_back(result.tensor);
       continue;
     }

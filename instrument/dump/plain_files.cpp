@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -115,6 +116,41 @@ std::vector<RunNote> take_module_folders(std::vector<DumpTensor>& tensors, const
     notes.push_back({members.front()->name, "its folder was taken for its module, and its file's number for its step"});
   }
   return notes;
+}
+
+/// A file a module, "model.layers.0.resid_dropout.pt" with the keys "input" and "output": where the name of another
+/// file of its folder is a layer's module, whose sides are keys alike, so is that of a file whose module is not known.
+void take_module_files(std::vector<DumpTensor>& tensors, const WhereStored& stored) {
+  std::map<std::string, std::vector<DumpTensor*>> sides;  // by folder
+  std::set<std::string> of_layers;
+  std::set<std::string> of_others;  // files with other keys
+  for (DumpTensor& one : tensors) {
+    if (!stored(one).plain) continue;
+    const std::string folder = folder_of(one.file);
+    const std::string below = folder.empty() ? "" : folder + '/';
+    const std::string key = one.name.starts_with(below) ? one.name.substr(below.size()) : one.name;
+    const std::string stem = stem_of(one.file);
+    if (is_side(key)) {
+      sides[folder].push_back(&one);
+    } else if (one.at.layer && key.starts_with(stem + '.') && is_side(key.substr(stem.size() + 1))) {
+      of_layers.insert(folder);
+    } else {
+      of_others.insert(one.file);
+    }
+  }
+  for (const auto& [folder, members] : sides) {
+    if (!of_layers.contains(folder)) continue;
+    for (DumpTensor* one : members) {
+      const std::string stem = stem_of(one->file);
+      if (of_others.contains(one->file) || parse_tensor_name(stem + "/x").step || step_in(stem)) continue;
+      const TensorName before = one->at;
+      one->name.insert(folder.empty() ? 0 : folder.size() + 1, stem + '.');
+      one->at = parse_tensor_name(one->name);
+      if (!one->at.step) one->at.step = before.step;
+      if (!one->at.rank) one->at.rank = before.rank;
+      if (!one->at.request) one->at.request = before.request;
+    }
+  }
 }
 
 /// Before, in and after the layers, as far as a name says it.
@@ -245,8 +281,16 @@ std::pair<std::optional<std::int64_t>, std::string_view> item_of(std::string_vie
 
 }  // namespace
 
+bool is_side(std::string_view key) {
+  constexpr std::array<std::string_view, 8> kSides = {"input",   "inputs", "in",     "output",
+                                                      "outputs", "out",    "weight", "bias"};
+  const std::string_view word = key.substr(0, key.find_first_of("._0123456789"));
+  return std::find(kSides.begin(), kSides.end(), word) != kSides.end();
+}
+
 std::vector<RunNote> tell_files_apart(std::vector<DumpTensor>& tensors, const WhereStored& stored) {
   std::vector<RunNote> notes = take_module_folders(tensors, stored);
+  take_module_files(tensors, stored);
   std::map<std::string, std::optional<std::int64_t>> steps;  // of files; nothing of one that is a run of its own
   for (const Alike& alike : alike_files(tensors, stored)) {
     const std::map<std::string, std::int64_t> numbered = steps_of(alike);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/dump/dump.h"
@@ -21,9 +22,12 @@ struct StoredAt {
 
 using WhereStored = std::function<StoredAt(const DumpTensor&)>;
 
+/// Whether a key says which side of a module a tensor is, or what of it, and not of which module: "output", "input.1".
+bool is_side(std::string_view key);
+
 /// Files of one folder that hold tensors of the same names are of several passes: the number in which their names
 /// differ is the step, names that differ otherwise are runs. So is a file named by a number in a folder that is named
-/// by a module. Returns what was taken for what.
+/// by a module. A file of sides alone among files of modules is a module's. Returns what was taken for what.
 std::vector<RunNote> tell_files_apart(std::vector<DumpTensor>& tensors, const WhereStored& stored);
 
 /// Puts tensors whose names say no place behind those that precede them in their file; where no name of a pass says

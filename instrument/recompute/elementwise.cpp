@@ -10,6 +10,7 @@
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
+#include "instrument/recompute/terms.h"
 
 namespace nanscope {
 
@@ -215,17 +216,15 @@ bool predict_scale(Values& values, const Op& op, const Tensor& out, const OpForm
 }
 
 std::vector<OpForm> forms_residual_add(Values& values, const Op& op, const Tensor& out) {
+  if (op.name == "shared_add") return forms_of_block();
   std::vector<OpForm> forms = one_form(values, op, out);
   const auto* stated = op.get<ResidualAttributes>();
   if (stated != nullptr && stated->factor) forms.front().number = *stated->factor;
   return forms;
 }
 
-std::vector<OpForm> faults_residual_add(Values&, const Op&, const Tensor&) {
-  return {{.text = "the branch left out", .variant = kFirstOnly, .fault = true},
-          {.text = "the residual left out", .variant = kSecondOnly, .fault = true},
-          {.text = "the residual added twice", .variant = kFirstTwice, .fault = true},
-          {.text = "the branch added twice", .variant = kSecondTwice, .fault = true}};
+std::vector<OpForm> faults_residual_add(Values&, const Op& op, const Tensor&) {
+  return op.name == "shared_add" ? faults_of_block() : faults_of_sum("the residual", "the branch", true);
 }
 
 std::int64_t cost_residual_add(Values& values, const Op& op, const Tensor& out) { return unit_cost(values, op, out); }
@@ -262,23 +261,22 @@ bool predict_residual_add(Values& values, const Op& op, const Tensor& out, const
     why = "its two inputs have different widths";
     return false;
   }
-  const double left = form.variant == kSecondOnly ? 0 : form.variant == kFirstTwice ? 2 : 1;
-  const double factor = form.number == 0 ? 1 : form.number;
-  const double right = (form.variant == kFirstOnly ? 0 : form.variant == kSecondTwice ? 2 : 1) * factor;
+  // The model's factor on the branch; of these two variants `number` is the term's own.
+  const bool stated = form.number != 0 && form.variant != kFirstTimes && form.variant != kSecondTimes;
+  const auto [left, right] = factors_of_sum(form);
   into.resize(count, a.columns);
   const double u = stored_roundoff(values, out);
   const double least = least_error(stored_format(values, out));
+  multiply(a, left, u);
+  multiply(b, right * (stated ? form.number : 1), u);
   // A model with parallel branches adds these first, and the residual to their sum: which sum was rounded is unknown.
   const std::vector<Block> terms = terms_of_unseen_sum(values, op, "a", out, first, count);
   const bool three = terms.size() == 2 && terms[0].columns == a.columns && terms[1].columns == a.columns;
   in_elements(values, into, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      const double value = left * double{a.value[i]} + right * double{b.value[i]};
+      const double value = double{a.value[i]} + double{b.value[i]};
       into.value[i] = static_cast<float>(value);
-      double off = (a.error.empty() ? 0.0 : double{a.error[i]}) +
-                   (b.error.empty() ? 0.0 : std::abs(factor) * double{b.error[i]});
-      // The product with the factor is rounded before the sum.
-      if (factor != 1) off += 1.01 * (u + kF32) * std::abs(right * double{b.value[i]});
+      double off = (a.error.empty() ? 0.0 : double{a.error[i]}) + (b.error.empty() ? 0.0 : double{b.error[i]});
       if (three) {
         const double other = double{b.value[i]};
         off += 1.01 * (u + kF32) *

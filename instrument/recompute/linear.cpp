@@ -134,6 +134,7 @@ bool operand(Values& values, const Op& op, const Tensor& out, const OpForm& form
       value = static_cast<float>((double{value} - (zeros ? zeros->at(at, k) : 0)) * powered(grid->at(at, k), power));
     }
   }
+  if (form.rounded == kOperandRounded) cast(values.activation_format(op.step), 0, x.value);
   return true;
 }
 
@@ -167,7 +168,7 @@ bool scaled_rows(Values& values, const Linear& linear, const OpForm& form, std::
           turned ? grid->at(k % linear.weight->tokens, (first + row) % width) : grid->at(first + row, k);
       float& value = into[static_cast<std::size_t>(row * width + k)];
       value = static_cast<float>(double{value} * powered(scale, power) * second);
-      if (form.rounded == 1) value = decode(format, encode(format, value, Overflow::saturate));
+      if (form.rounded == kWeightRounded) value = decode(format, encode(format, value, Overflow::saturate));
     }
   }
   return true;
@@ -440,11 +441,17 @@ std::vector<OpForm> forms_gemm(Values& values, const Op& op, const Tensor& out) 
   std::vector<OpForm> forms;
   if (values.run().input(op, "codes") != nullptr)
     forms.push_back({.text = "of the quantised input", .variant = kCodes});
+  if (!forms.empty() && values.run().input(op, "x_scale") != nullptr &&
+      roundoff(values.activation_format(op.step)) > roundoff(Format::f32)) {
+    forms.push_back({.text = "of the quantised input, rounded when it was dequantised",
+                     .variant = kCodes,
+                     .rounded = kOperandRounded});
+  }
   if (const auto cast = input_cast(values.run(), op)) add_casts(values, op, *cast, forms);
   forms.push_back({.text = "x W' + b"});
   if (values.run().input(op, "weight_scale") != nullptr &&
       roundoff(values.activation_format(op.step)) > roundoff(Format::f32)) {
-    forms.push_back({.text = "x W' with W rounded when it was dequantised", .rounded = 1});
+    forms.push_back({.text = "x W' with W rounded when it was dequantised", .rounded = kWeightRounded});
   }
   if (values.run().input(op, "weight_scale_2") != nullptr) {
     forms.push_back({.text = "x W' with the second scale as a divisor", .number = 2, .about = About::scale});

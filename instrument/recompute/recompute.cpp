@@ -319,7 +319,8 @@ Recomputer::Tried Recomputer::try_form(const OpForm& form, std::vector<std::pair
     const auto elements = static_cast<double>(judged->elements);
     const double left = judged->squares_left / elements * largest_mean_square(judged->elements);
     const bool near = judged->squares / elements < std::max(kLargestMeanSquare, left);
-    tried.add(judged->share(), judged->squares, !of_attention(one->kind) || near);
+    const double zeros = static_cast<double>(made->health.zero) / static_cast<double>(made->count());
+    tried.add(judged->share(), judged->squares, !of_attention(one->kind) || near, zeros);
     if (first) sample.emplace_back(id, tensor);
     if (tried.ops >= static_cast<int>(kSampleOps)) break;
   }
@@ -449,7 +450,7 @@ void Recomputer::choose_form(const std::string& key, const Op& op, const Tensor&
   groups_[key].form = forms[best];
   groups_[key].came_out = most.came_out;
   groups_[key].open = most.ops == 0 && !shows_its_form(op, out);
-  groups_[key].share = shown && most.ops > 0 ? most.share / most.ops : 0;
+  groups_[key].share = shown && most.ops > 0 ? most.telling / most.ops : 0;
   // What it is made of came out under none of the forms that were tried first: under this one it may.
   if (!shown && most.came_out > 0) forget_since(before, false);
 }

@@ -189,7 +189,7 @@ class Recomputer {
     std::vector<std::pair<OpId, TensorId>> ops;
     std::optional<OpForm> form;
     int came_out = 0;  ///< ops that the form explains
-    double share = 0;  ///< of elements that it explains, over all ops that were tried
+    double share = 0;  ///< of elements other than 0 that it explains, over all ops that were tried
     bool only_form = false;
     bool by_readers = false;  ///< not shown by outputs of its own
     bool open = false;        ///< nothing that was there when it was chosen shows the form
@@ -220,10 +220,12 @@ class Recomputer {
     int ops = 0;
     int came_out = 0;            ///< of them
     double share = 0;            ///< of elements, summed over the ops
+    double telling = 0;          ///< the same of elements that are not 0: any form gives the zeros of a ReLU
     double squares = 0;          ///< of the distances in units of the bound, over all elements
     std::vector<double> shares;  ///< of each op
-    void add(double one, double distance = 0, bool near = true) {
+    void add(double one, double distance = 0, bool near = true, double zeros = 0) {
       ++ops;
+      telling += zeros < 1 ? std::max(0.0, (one - zeros) / (1 - zeros)) : 0;
       shares.push_back(one);
       came_out += one >= kComesOut && near ? 1 : 0;
       share += one;

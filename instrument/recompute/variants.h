@@ -34,8 +34,20 @@ enum ProductForm : int {
   kCastInput = 11,       ///< x goes through the cast `x_as`, as input_cast.h has it; its codes were not dumped
 };
 
-/// OpForm::variant of a sum: which of its terms count how often.
-enum Terms : int { kBoth = 0, kFirstOnly = 1, kSecondOnly = 2, kFirstTwice = 3, kSecondTwice = 4 };
+/// OpForm::rounded of a product: what of it is rounded to the activations' format when it is dequantised.
+enum Dequantised : int { kWeightRounded = 1, kOperandRounded = 2 };
+
+/// OpForm::variant of a sum: which of its terms count how often. The second one may stand behind a gate.
+enum Terms : int {
+  kBoth = 0,
+  kFirstOnly = 1,
+  kSecondOnly = 2,
+  kFirstTwice = 3,
+  kSecondTwice = 4,
+  kFirstTimes = 5,   ///< OpForm::number
+  kSecondTimes = 6,  ///< OpForm::number
+  kUngated = 7
+};
 
 /// OpForm::number of an activation: whether it is multiplied, where that is not as its inputs say.
 inline constexpr double kGateAlone = 1;

@@ -279,6 +279,31 @@ std::vector<OpForm> ModelForms::routed(std::vector<OpForm> forms) const {
   return forms;
 }
 
+/// The sum of a mixture's chosen experts with the one that every token has. Where the dump does not show weights with
+/// the model's factor in them, a server may multiply behind the chosen experts; or divide the shared one by it in f16,
+/// where vLLM keeps the whole stream that much smaller (models/deepseek_v2.py of 0.32).
+std::vector<OpForm> ModelForms::block_sum(Values& values, const Op& op, const Tensor& out) const {
+  std::vector<OpForm> forms = recipe_of(op.kind)->forms(values, op, out);
+  const Tensor* routed = values.run().input(op, "a");
+  const Op* mixture = routed != nullptr ? values.run().maker(*routed) : nullptr;
+  const Tensor* weights = mixture != nullptr ? values.run().input(*mixture, "weights") : nullptr;
+  if (op.name != "shared_add") return forms;
+  if (weights == nullptr || weights->known) return {forms.front()};
+  const double factor = double{spec_.moe.scale};
+  if (factor == 1) return forms;
+  OpForm behind = forms.front();
+  behind.variant = kFirstTimes;
+  behind.number = factor;
+  behind.text = fmt::format("the chosen experts times {:.6g}, and the shared one", factor);
+  forms.push_back(behind);
+  if (out.format != Format::f16) return forms;
+  behind.variant = kSecondTimes;
+  behind.number = 1 / factor;
+  behind.text = fmt::format("the chosen experts, and the shared one divided by {:.6g}", factor);
+  forms.push_back(std::move(behind));
+  return forms;
+}
+
 bool ModelForms::decides(OpKind kind) {
   switch (kind) {
     case OpKind::layer_norm:
@@ -320,7 +345,8 @@ std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& o
     case OpKind::copy:
       return copied(values, op, out, healthy());
     case OpKind::residual_add:
-      return residual(healthy(), op);
+    case OpKind::gated_add:
+      return op.name == "shared_add" ? block_sum(values, op, out) : residual(healthy(), op);
     case OpKind::activation: {
       const int none = static_cast<int>(activations().size()) - 1;
       const bool gates = op.name == "attn_gated";

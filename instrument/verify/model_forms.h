@@ -38,6 +38,7 @@ class ModelForms {
   std::vector<OpForm> copied(Values& values, const Op& op, const Tensor& out, std::vector<OpForm> plain) const;
   std::vector<OpForm> residual(std::vector<OpForm> plain, const Op& op) const;
   std::vector<OpForm> head(std::vector<OpForm> plain, const Op& op) const;
+  std::vector<OpForm> block_sum(Values& values, const Op& op, const Tensor& out) const;
   std::int64_t window(const Op& op) const;
   /// How gate and up lie in the fused input called so, where the op has it.
   int halves(const Op& op, std::string_view fused) const;

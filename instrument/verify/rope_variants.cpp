@@ -37,6 +37,10 @@ std::vector<RopeVariant> rope_variants(const ModelForms& model, bool local, std:
     plain = std::make_shared<RopeAngles>(*plain);
     plain->amplitude = of(own, local, context)->amplitude;
     add("the scaling of the rotary angles left out, its amplitude kept", plain);
+    const double factor = double{own.rope.factor};
+    auto slowed = std::make_shared<RopeAngles>(*of(changed, local, context));
+    for (float& frequency : slowed->frequencies) frequency /= static_cast<float>(factor);
+    if (factor > 0) add(fmt::format("all rotary angles divided by {:g}, as linear scaling does", factor), slowed);
   }
   if (own.model.local_rope_base > 0)
     add(local ? "the rotary angles of layers without a window" : "the rotary angles of layers with a window",

@@ -234,7 +234,12 @@ class Verifier::Impl {
   bool born_bad(const Tensor& out) {
     if (!births_) {
       births_.emplace();
-      for (const Birth& birth : births_of(facts_).all) births_->emplace(birth.tensor, birth.rows);
+      // What pads a step is nobody's, unless it gets into rows that are somebody's.
+      for (const Birth& birth : births_of(facts_).all) {
+        const Tensor* made = run_.tensor(birth.tensor);
+        const bool live = birth.rows.empty() || made == nullptr || !live_rows(facts_, *made, birth.rows).empty();
+        if (live || birth.matters) births_->emplace(birth.tensor, birth.rows);
+      }
     }
     return births_->contains(out.id);
   }
@@ -299,7 +304,7 @@ class Verifier::Impl {
       skip({name, std::string(kMayBeBeams), op.name, out.role, out.count()});
       return;
     }
-    if (one.off && one.not_finite.empty() && of_a_ranks_experts(op, out, form)) {
+    if (one.off && one.not_finite.empty() && of_a_ranks_experts(op, out, form) && !added_as_it_is(out)) {
       skip({name, "it is the sum over some of the experts, as a rank has them", op.name, out.role, out.count()});
       return;
     }
@@ -322,7 +327,8 @@ class Verifier::Impl {
                                             const VerifiedOutput& one) {
     if (!one.off || !one.explanations.empty()) return std::nullopt;
     if (is_guessed(run_, op)) return kArithmeticGuessed;
-    if (may_be_added_to(op, out, judged)) return kMaybeAdded;
+    // No family has anything between the block of a mixture and its experts.
+    if (may_be_added_to(op, out, judged) && op.name != "experts_input") return kMaybeAdded;
     return std::nullopt;
   }
 
@@ -340,6 +346,22 @@ class Verifier::Impl {
         const auto judged = recomputer_.judge(op, out, form);
         if (judged && judged->elements > 0 && judged->share() >= kExplained) return true;
       }
+    }
+    return false;
+  }
+
+  /// Whether the stream, or what is beside the chosen experts, comes out with an output as it is, in a dump of no rank:
+  /// no sum over ranks was made of it.
+  bool added_as_it_is(const Tensor& out) {
+    const std::vector<DumpTensor>& dumped = dump_.dump().tensors;
+    if (std::any_of(dumped.begin(), dumped.end(), [](const DumpTensor& one) { return one.at.rank.has_value(); }))
+      return false;
+    for (const Op* reader : run_.readers(out)) {
+      const Tensor* made =
+          reader->kind == OpKind::residual_add || reader->kind == OpKind::gated_add ? run_.result(*reader) : nullptr;
+      if (made == nullptr || !made->known) continue;
+      const auto judged = recomputer_.judge(*reader, *made, recomputer_.form_of(*reader, *made));
+      if (judged && judged->elements > 0 && !deviates(*judged)) return true;
     }
     return false;
   }

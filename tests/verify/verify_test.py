@@ -125,6 +125,25 @@ def in_pairs(source, target, spoilt=None):
     write_tensors(tensors, target)
 
 
+def padded(source, target):
+    """A step of one token as a CUDA graph for two has it: a second row, whose attention is NaN, and what comes behind."""
+    tensors = {}
+    for name, (dtype, shape, data) in read_tensors(source).items():
+        if name in ("block_table", "query_start_loc", "sampled_token_ids", "seq_lens") or not shape or name.startswith("logits"):
+            tensors[name] = (dtype, shape, data)
+            continue
+        before = dtype != "F16" or re.search(r"embed_tokens|layers.0.input|qkv_proj|rotary_emb|attn\.input|self_attn\.input", name)
+        more = struct.pack("<q", -1) if name == "slot_mapping" else data if before else b"\xff\x7f" * shape[-1]
+        tensors[name] = (dtype, [2, *shape[1:]], data + more)
+    write_tensors(tensors, target)
+
+
+def floats(tensors, name):
+    dtype, shape, data = tensors[name]
+    assert dtype == "F32", name
+    return struct.unpack(f"<{len(data) // 4}f", data)
+
+
 def gguf_of(checkpoint, target):
     """The tiny Phi-3 as a GGUF file: names, keys and values as the format's description has them."""
     with open(os.path.join(checkpoint, "config.json")) as file:
@@ -339,6 +358,39 @@ class Verdicts(unittest.TestCase):
         first = json.loads(run.stdout)["first"]
         self.assertEqual((run.returncode, first["tensor"], first["rows_not_finite"]),
                          (1, "step_00000/model.layers.1.mlp.up_proj.output", 1))
+
+    def test_rows_that_pad_a_step_accuse_nobody(self):
+        name = "served-by-vllm-in-chunks"
+        with tempfile.TemporaryDirectory() as folder:
+            dump = os.path.join(folder, "dump")
+            shutil.copytree(os.path.join(GOLDEN, name, "dump"), dump)
+            step = os.path.join(dump, "rank0", "step_00004")
+            shutil.rmtree(step)
+            padded(os.path.join(GOLDEN, name, "dump", "rank0", "step_00004", "tensors.safetensors"),
+                   os.path.join(step, "tensors.safetensors"))
+            run = verify(dump, model_of(name), "--json")
+        self.assertEqual((run.returncode, json.loads(run.stdout)["off"]), (0, 0))
+
+    def test_the_sum_of_a_mixture_with_the_expert_that_every_token_has(self):
+        """GLM-4.5's blocks, and what is served instead of their sums."""
+        name = "fault-routed-scale-left-out"
+        with open(os.path.join(model_of(name), "config.json"), encoding="utf-8") as file:
+            factor = json.load(file)["routed_scaling_factor"]
+        for shared, said in ((1, None), (0, "the shared expert left out"), (2, "the shared expert added twice"),
+                             (1 / factor, f"the shared expert divided by the model's factor of {factor:g}")):
+            with self.subTest(said), tempfile.TemporaryDirectory() as folder:
+                tensors = read_tensors(os.path.join(GOLDEN, name, "dump", "step_00000", "tensors.safetensors"))
+                at = "model.layers.1.mlp."
+                sums = [a + shared * b for a, b in zip(floats(tensors, at + "experts.output"), floats(tensors, at + "shared_experts.output"))]
+                dtype, shape, _ = tensors[at + "output"]
+                tensors[at + "output"] = (dtype, shape, struct.pack(f"<{len(sums)}f", *sums))
+                write_tensors(tensors, os.path.join(folder, "dump", "step_00000", "tensors.safetensors"))
+                run = verify(os.path.join(folder, "dump"), model_of(name), "--json", "--no-free-run", "--ops", "shared_add")
+                found = json.loads(run.stdout)
+                self.assertEqual(found["checked"], 1)
+                self.assertEqual(found["off"], 0 if said is None else 1)
+                if said is not None:
+                    self.assertEqual((found["first"]["certainty"], found["first"]["explanations"][0]["text"]), ("shown", said))
 
     def test_an_adapter_that_was_merged_explains_what_was_stale(self):
         adapter = os.path.join(GOLDEN, "fault-stale-adapter", "adapter")

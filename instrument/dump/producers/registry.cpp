@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <array>
 
 #include "core/dump/tensor_name.h"
+#include "instrument/dump/plain_files.h"
 #include "instrument/dump/producers/producer.h"
 
 namespace nanscope {
@@ -33,14 +33,6 @@ std::string debugged_name(std::string stem) {
     return stem.substr(0, at) + port + (first ? std::string() : '.' + rest);
   }
   return stem;
-}
-
-/// Whether a key says which side of a module a tensor is, or what of it, and not of which module: "output", "input.1".
-bool is_side(std::string_view key) {
-  constexpr std::array<std::string_view, 8> kSides = {"input",   "inputs", "in",     "output",
-                                                      "outputs", "out",    "weight", "bias"};
-  const std::string_view word = key.substr(0, key.find_first_of("._0123456789"));
-  return std::find(kSides.begin(), kSides.end(), word) != kSides.end();
 }
 
 /// A file of each module, "model.layers.0.mlp.safetensors" with the keys "input" and "output", or of each layer,

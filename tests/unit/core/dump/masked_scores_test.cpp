@@ -48,6 +48,22 @@ TEST(MaskedScores, CausalWindowsAndPaddingAre) {
       << "a row without a key is the softmax's fault, not this one's";
 }
 
+/// A module of an unknown name with modules inside, as DeepSeek-V4's compressor, puts out a mask beside its result.
+TEST(MaskedScores, AMaskBesideTheResultOfAModuleIs) {
+  for (const double seen : {0.0, 3.0}) {
+    std::vector<double> mask;
+    for (std::int64_t i = 0; i < kSize * kSize; ++i) mask.push_back(i % kSize > i / kSize ? kHidden : seen);
+    MemoryDump dump;
+    const std::string at = "model.layers.0.self_attn.compressor.";
+    dump.add(at + "input", "f32", {kSize, kSize});
+    dump.add(at + "inner.input", "f32", {kSize, kSize});
+    dump.add(at + "output.1", "f32", {kSize, kSize}, mask);
+    const auto run = dump.run();
+    ASSERT_EQ(run->maker(*find_tensor(*run, at + "output.1"))->kind, OpKind::block);
+    EXPECT_EQ(find_tensor(*run, at + "output.1")->hides, seen == 0);
+  }
+}
+
 TEST(MaskedScores, WhatLiesAnywhereIsNot) {
   EXPECT_FALSE(hides(score));
   EXPECT_FALSE(hides(hidden_where([](auto query, auto key) { return (query * 3 + key) % 5 == 0; })));

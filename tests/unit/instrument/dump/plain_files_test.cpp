@@ -89,6 +89,26 @@ TEST_F(PlainFiles, OfOtherTensorsAreOnePass) {
   EXPECT_EQ(dump->dump().tensors[0].name, kKey);
 }
 
+/// Hooks write a file a module: one whose name says nothing is a module's all the same, and no run of its own.
+TEST_F(PlainFiles, OfSidesAmongThoseOfModulesAreModules) {
+  for (const std::string module : {"model.layers.0.mlp.act_fn", "model.layers.0.resid_dropout", "drop"})
+    write("step_3/" + module + ".safetensors", {"input", "output"});
+  const auto dump = open();
+  EXPECT_THAT(names(*dump), testing::IsSupersetOf({"step_3/model.layers.0.resid_dropout.output", "step_3/drop.input"}));
+  for (const DumpTensor& one : dump->dump().tensors) {
+    EXPECT_EQ(one.at.pass(), dump->dump().tensors[0].at.pass()) << one.name;
+    EXPECT_EQ(one.at.step, 3) << one.name;
+  }
+  EXPECT_FALSE(noted(*dump, "tensors of the same names"));
+}
+
+TEST_F(PlainFiles, OfSidesAloneAreRuns) {
+  for (const std::string file : {"good", "bad"}) write(file + ".safetensors", {"input", "output"});
+  const auto dump = open();
+  EXPECT_EQ(dump->dump().tensors.front().at.run, "bad");
+  EXPECT_EQ(dump->dump().tensors.back().at.run, "good");
+}
+
 /// captum's activation vectors: a folder a module, a file a batch.
 TEST_F(PlainFiles, NumberedInTheFolderOfAModuleAreItsSteps) {
   for (const std::string module : {"model.layers.0.mlp", "lm_head"}) {

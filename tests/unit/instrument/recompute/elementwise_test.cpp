@@ -70,6 +70,35 @@ TEST(RecomputeResidual, TakesTheFactorThatIsStated) {
   }
 }
 
+/// What every token has beside what its router chose, behind a gate of one number a row.
+Case gated(const Change& change, Format format = Format::bf16, double share = 0) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId a = g.source({.channels = kWidth, .fill = noise(1, 3), .format = format});
+  const TensorId b = g.op("shared", OpKind::dumped, {}, {.channels = kWidth, .fill = noise(2, 3), .format = format});
+  const TensorId gate = g.op("gate", OpKind::dumped, {}, {.channels = 1, .fill = noise(4, 2), .format = format});
+  out.right = stored_numbers(g, a, 4, kWidth);
+  for (std::int64_t r = 0; r < 4; ++r) {
+    const double open = share != 0 ? share : 1 / (1 + std::exp(-double{g.at(gate, r, 0)}));
+    for (std::int64_t c = 0; c < kWidth; ++c) out.right.at(r, c) += open * double{g.at(b, r, c)};
+  }
+  Numbers stored = out.right;
+  change(stored);
+  out.out = g.op("shared_add", OpKind::gated_add, {{"a", a}, {"b", b}, {"gate", gate}},
+                 {.channels = kWidth, .fill = fill_of(stored), .format = format});
+  return out;
+}
+
+TEST(RecomputeGatedAdd, IsTheSumWithWhatTheGateLetsThrough) {
+  for (const Format format : {Format::f32, Format::bf16, Format::f16}) expect_right(gated(unchanged, format), "", 6);
+  expect_seen([](const Change& change) { return gated(change); }, 3, 15);
+}
+
+TEST(RecomputeGatedAdd, KnowsAGateThatWasLeftOut) {
+  EXPECT_EQ(explained_by(gated(unchanged, Format::f32, 1)), "the gate of the shared expert left out");
+}
+
 /// The third token's row is `row` of the table.
 Case embedding(double factor, const Change& change) {
   Case out;
@@ -387,6 +416,23 @@ TEST(RecomputeActivation, RoundsASubnormalGateBeforeItIsMultiplied) {
   Again again(g);
   ASSERT_NE(again.result(out.out), nullptr) << again.why_not(out.out);
   EXPECT_EQ(again.result(out.out)->share(), 1.0);
+}
+
+/// What is between the activation and the next product was not dumped, such as BitNet's norm. The zeros of a ReLU are
+/// zeros all the same, and more than half of the elements.
+TEST(RecomputeActivation, ZerosDoNotShowWhichFunctionItIs) {
+  DumpGraph g;
+  g.pass();
+  const auto given = [](std::int64_t row, std::int64_t c) {
+    return std::abs(noise(1)(row, c)) * (c % 8 < 5 ? -1.0F : 1.0F);
+  };
+  const auto made = [given](std::int64_t row, std::int64_t c) {
+    const float open = std::max(0.0F, given(row, c));
+    return 0.37F * open * open;
+  };
+  const TensorId x = g.source({.channels = kWidth, .fill = given});
+  const TensorId out = g.op("act", OpKind::activation, {{"x", x}}, {.channels = kWidth, .fill = made});
+  EXPECT_FALSE(Again(g).understood(out));
 }
 
 }  // namespace

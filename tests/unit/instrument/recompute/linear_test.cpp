@@ -219,5 +219,31 @@ TEST(RecomputeLinear, WithoutItsWeightSaysSo) {
   EXPECT_EQ(again.why_not(out.out), "its weight was not dumped");
 }
 
+/// Codes of what a product reads, with a scale a tensor, rounded to the activations' format before they are used.
+Case dequantised(bool rounded) {
+  Case out;
+  DumpGraph& g = *out.graph;
+  g.pass();
+  const TensorId codes = g.op("x_codes", OpKind::dumped, {},
+                              {.role = "codes", .channels = kIn, .fill = noise(1, 200), .format = Format::e4m3});
+  const TensorId scale = g.parameter("x_scale", 1, 1, constant(0.0123F));
+  const TensorId x = g.source({.channels = kIn, .fill = noise(2, 3), .format = Format::bf16});
+  const TensorId weight = g.parameter("up_proj.weight", kOut, kIn, noise(3));
+  Numbers read = stored_numbers(g, codes, 4, kIn);
+  for (double& one : read.v) {
+    one *= double{0.0123F};
+    if (rounded) one = double{decode(Format::bf16, encode(Format::bf16, static_cast<float>(one), Overflow::saturate))};
+  }
+  out.right = product(read, stored_numbers(g, weight, kOut, kIn));
+  out.out = g.op("up_proj", OpKind::gemm, {{"x", x}, {"codes", codes}, {"x_scale", scale}, {"weight", weight}},
+                 {.channels = kOut, .fill = fill_of(out.right), .format = Format::bf16});
+  return out;
+}
+
+TEST(RecomputeLinear, CodesOfItsInputMayBeRoundedWhenTheyAreDequantised) {
+  expect_right(dequantised(false), "of the quantised input", 512);
+  expect_right(dequantised(true), "of the quantised input, rounded when it was dequantised", 512);
+}
+
 }  // namespace
 }  // namespace nanscope::testing::linear_test
