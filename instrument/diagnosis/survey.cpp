@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -56,8 +57,9 @@ void gather_searched(RunView& run, const Op& op, std::vector<std::pair<const Op*
   }
 }
 
-/// Whether an output comes out under another base than the usual one that fits the run best, and the layer's others do
-/// too: models have bases such as 11158840, and short prompts in bf16 leave little room between two.
+/// Whether an output comes out under another base than the usual one that fits the run best, or without a rotation, and
+/// the layer's others do too: models have bases such as 11158840, and short prompts in bf16 leave little room between
+/// two.
 class OtherBases {
  public:
   OtherBases(Facts& facts, Recomputer& recomputer) : facts_(facts), recomputer_(recomputer) {}
@@ -78,25 +80,27 @@ class OtherBases {
   }
 
  private:
-  /// From 10^3 to 10^8, then ever nearer to the best.
+  /// Without a rotation, as layers of some models are; then from 10^3 to 10^8, and ever nearer to the best.
   bool search(const std::vector<OpForm>& own, const Op& op, const Tensor& out, const std::vector<std::int64_t>& rows) {
     double best = 0;
     double least = std::numeric_limits<double>::infinity();
-    const auto try_base = [&](double exponent) {
+    const auto try_base = [&](std::optional<double> exponent) {
       for (std::size_t i = 0; i < ropes_.size(); ++i) {
         OpForm form = own[i];
-        form.number = std::pow(10.0, exponent);
+        if (exponent) form.number = std::pow(10.0, *exponent);
+        if (!exponent) form.variant = kNone;
         recomputer_.assume(*ropes_[i].first, *ropes_[i].second, form);
       }
       const auto judged = recomputer_.judge(op, out, recomputer_.form_of(op, out), rows);
       if (!judged || judged->elements == 0) return false;
-      if (judged->squares < least) least = judged->squares, best = exponent;
+      if (exponent && judged->squares < least) least = judged->squares, best = *exponent;
       return !deviates(*judged) && others_come_out(op);
     };
+    if (try_base(std::nullopt)) return true;
     for (int i = 0; i <= 40; ++i) {
       if (try_base(3 + i / 8.0)) return true;
     }
-    for (double step = 1.0 / 16; step > 1e-3; step /= 2) {
+    for (double step = 1.0 / 16; step > 1e-8; step /= 2) {
       const double around = best;
       if (try_base(around - step) || try_base(around + step)) return true;
     }

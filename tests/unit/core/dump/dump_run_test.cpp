@@ -330,30 +330,6 @@ TEST(DumpRun, WhatARouterGivesBesideItsLogitsGoesIntoTheMixture) {
                     "expert_gate_up=" + weights + "gate_up_proj", "expert_down=" + weights + "down_proj"}));
 }
 
-/// An expert that every token has, behind a gate in Qwen's models: the block is the sum of both.
-TEST(DumpRun, AnExpertOfEveryTokenIsAddedToTheChosenOnes) {
-  const std::string at = "step_00000/model.layers.0.mlp.";
-  for (const bool gated : {false, true}) {
-    MemoryDump dump = mixture();
-    const std::string shared = gated ? "shared_expert" : "shared_experts";
-    for (const char* part : {".input", ".down_proj.output", ".output"}) dump.add(at + shared + part, "f32", {6, 8});
-    if (gated) dump.add(at + "shared_expert_gate.output", "f32", {6, 1});
-    const auto run = dump.run();
-    EXPECT_EQ(kind(*run, at + "output"), gated ? OpKind::gated_add : OpKind::residual_add);
-    std::vector<std::string> terms{"a=" + at + "experts.output", "b=" + at + shared + ".output"};
-    if (gated) terms.push_back("gate=" + at + "shared_expert_gate.output");
-    EXPECT_EQ(inputs(*run, at + "output"), terms);
-  }
-}
-
-/// Of several outputs, as vLLM's experts have them, it is not known which is which.
-TEST(DumpRun, ASumOfExpertsWithSeveralOutputsIsNotGuessed) {
-  const std::string at = "step_00000/model.layers.0.mlp.";
-  MemoryDump dump = mixture();
-  for (const char* name : {"shared_experts.output", "experts.output.1"}) dump.add(at + name, "f32", {6, 8});
-  EXPECT_EQ(kind(*dump.run(), at + "output"), OpKind::block);
-}
-
 /// Layers before the first mixture are dense (DeepSeek-V3), and so is what one layer of a Qwen2-MoE has.
 TEST(DumpRun, ALayerOfAMixtureMayBeDense) {
   MemoryDump dump = mixture();

@@ -87,5 +87,40 @@ TEST(DumpRunOfTools, AttentionThatEndsWithItsNorm) {
               ::testing::Contains("q=" + at + "attention.self.query.output"));
 }
 
+/// The block of a mixture: what its router and its experts gave, and what it gave.
+MemoryDump block() {
+  MemoryDump dump;
+  const std::string at = "step_00000/model.layers.0.mlp.";
+  dump.add(at + "input", "f32", {6, 8});
+  dump.add(at + "gate.output", "f32", {6, 3});
+  dump.add(at + "experts.output", "f32", {6, 8});
+  dump.add(at + "output", "f32", {6, 8});
+  return dump;
+}
+
+/// An expert that every token has, behind a gate in Qwen's models: the block is the sum of both.
+TEST(SharedExpert, AnExpertOfEveryTokenIsAddedToTheChosenOnes) {
+  const std::string at = "step_00000/model.layers.0.mlp.";
+  for (const bool gated : {false, true}) {
+    MemoryDump dump = block();
+    const std::string shared = gated ? "shared_expert" : "shared_experts";
+    for (const char* part : {".input", ".down_proj.output", ".output"}) dump.add(at + shared + part, "f32", {6, 8});
+    if (gated) dump.add(at + "shared_expert_gate.output", "f32", {6, 1});
+    const auto run = dump.run();
+    EXPECT_EQ(kind(*run, at + "output"), gated ? OpKind::gated_add : OpKind::residual_add);
+    std::vector<std::string> terms{"a=" + at + "experts.output", "b=" + at + shared + ".output"};
+    if (gated) terms.push_back("gate=" + at + "shared_expert_gate.output");
+    EXPECT_EQ(inputs(*run, at + "output"), terms);
+  }
+}
+
+/// Of several outputs, as vLLM's experts have them, it is not known which is which.
+TEST(SharedExpert, ASumOfExpertsWithSeveralOutputsIsNotGuessed) {
+  const std::string at = "step_00000/model.layers.0.mlp.";
+  MemoryDump dump = block();
+  for (const char* name : {"shared_experts.output", "experts.output.1"}) dump.add(at + name, "f32", {6, 8});
+  EXPECT_EQ(kind(*dump.run(), at + "output"), OpKind::block);
+}
+
 }  // namespace
 }  // namespace nanscope
