@@ -73,6 +73,10 @@ std::pair<std::int64_t, std::string> place_of_weight(std::string_view weight, st
 
 Result<std::unique_ptr<Optimizer>> Optimizer::create(const TrainConfig& config, std::shared_ptr<LoadedModel> model,
                                                      kernels::Device& device) {
+  const auto spikes = [&](const Weight& one) { return matches(config.weight_spike_of, weight_of_version(one.name)); };
+  if (config.weight_spike_step >= 0 && std::none_of(model->weights.begin(), model->weights.end(), spikes)) {
+    return fail(fmt::format("train.weight_spike_of={} names no weight of the model", config.weight_spike_of));
+  }
   std::unique_ptr<Optimizer> optimizer(new Optimizer(config, std::move(model), device));
   for (Weight& weight : optimizer->model_->weights) {
     if (Status taken = optimizer->take(weight); !taken) return tl::unexpected(taken.error());
@@ -231,10 +235,8 @@ Status Optimizer::step(const Gradients& gradients, float scale, float learning_r
 }
 
 Status Optimizer::multiply(std::string_view pattern, float factor, std::int64_t version) {
-  bool any = false;
   for (const auto& [name, index] : by_name_) {
     if (!matches(pattern, name)) continue;
-    any = true;
     Held& held = held_[index];
     auto values = values_of(device_, held.master);
     if (!values) return tl::unexpected(values.error());
@@ -246,7 +248,7 @@ Status Optimizer::multiply(std::string_view pattern, float factor, std::int64_t 
     if (Status done = round(held); !done) return done;
     if (version > 0) held.weight->name = weight_version(name, version);
   }
-  return any ? Status() : fail(fmt::format("train.weight_spike_of={} names no weight of the model", pattern));
+  return {};
 }
 
 Status Optimizer::save(TrainState& state) {

@@ -51,6 +51,8 @@ TEST(Trainable, IsAttentionWhoseOpsHaveGradients) {
                  "training with scores, queries or keys in 8 bits needs train.ranks=1, not 2");
   expect_refused({{"train.forget_scales_step", "1"}},
                  "train.forget_scales_step: no scales are kept; scores.format and scores.qk_format are f32");
+  expect_refused({{"train.weight_spike_step", "3"}, {"train.weight_spike_of", "layers.*.other"}},
+                 "train.weight_spike_of=layers.*.other names no weight of the model");
   const Knobs inputs{{"activation.blocks", "mxfp8"}, {"model.mlp_width", "64"}};
   EXPECT_EQ(refusal(inputs), "trained");
   Knobs recycled = inputs;
