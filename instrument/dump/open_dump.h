@@ -26,8 +26,8 @@ namespace nanscope {
 struct OpenDumpOptions {
   int threads = 0;  ///< 0: one a core
   /// Bytes scanned so far and in all: one call at a time, from any thread.
-  std::function<void(std::uint64_t done, std::uint64_t total)> progress;
-  std::stop_token stop;
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};
+  std::stop_token stop = {};
   /// False: activations' health has no sums (NaN), which halves the time of the scan; weights' has them always.
   bool sums = true;
   /// Files that links in the dump lead to are read out of it too.
