@@ -202,7 +202,9 @@ TEST(StoredTensors, ElementsAgainstTheirHealthAreUnreadable) {
     StoredTensors tensors(recording);
     const Fact<TensorData> data = tensors.fetch(id);
     ASSERT_EQ(data.has_value(), i == changes.size()) << i;
-    if (!data) EXPECT_EQ(data.error().why, Unknown::unreadable) << i;
+    if (!data) {
+      EXPECT_EQ(data.error().why, Unknown::unreadable) << i;
+    }
   }
 }
 

@@ -155,7 +155,9 @@ TEST(RecomputeQuantise, KnowsACastThatRoundsTowardsZero) {
     ASSERT_NE(found, others.end()) << name(format);
     EXPECT_EQ(found->share(), 1.0) << name(format);
     for (const Recomputed& one : others) {
-      if (one.form.text != found->form.text) EXPECT_LT(one.share(), 0.95) << one.form.text;
+      if (one.form.text != found->form.text) {
+        EXPECT_LT(one.share(), 0.95) << one.form.text;
+      }
     }
   }
 }
