@@ -8,12 +8,15 @@
 /// What tests ask of a diagnosis.
 namespace nanscope::testing {
 
+class MemoryDump;
 class RunBuilder;
 
 /// An error fails the test. Without `recompute`, nothing is done again: for numbers that no arithmetic gives.
 Diagnosis diagnosis_of(RunView& run, bool recompute = true);
 /// Of a run made row by row, whose numbers no arithmetic gives.
 Diagnosis diagnosis_of(RunBuilder& builder, bool recompute = false);
+/// Of a dump in memory, recomputed as the command does it.
+Diagnosis diagnosis_of(MemoryDump& dump);
 /// Of all faults, in their order.
 std::vector<std::string> classes(const Diagnosis& diagnosis);
 /// Of the root cause, "clean" when there is none.

@@ -5,38 +5,27 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "core/run/mask.h"
-#include "instrument/diagnosis/diagnosis.h"
-#include "instrument/recompute/kernel_arithmetic.h"
-#include "tests/unit/core/dump/memory_dump.h"
-#include "tests/unit/instrument/diagnosis/found.h"
+#include "tests/unit/instrument/diagnosis/stranger_rig.h"
 
 namespace nanscope {
 namespace {
 
 using testing::classes;
 using ::testing::Contains;
+using testing::diagnosis_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::kRows;
+using testing::kWidth;
+using testing::Matrix;
 using testing::MemoryDump;
 using ::testing::Not;
-
-constexpr std::int64_t kRows = 6;
-constexpr std::int64_t kWidth = 16;
-
-using Matrix = std::vector<double>;
-
-Matrix random(std::uint32_t seed, std::size_t count, double size = 1) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> normal(0, size);
-  Matrix made(count);
-  for (double& one : made) one = double{static_cast<float>(normal(engine))};
-  return made;
-}
+using testing::random;
+using testing::sum;
 
 /// As bf16 keeps it.
 double rounded(double value) {
@@ -46,12 +35,6 @@ double rounded(double value) {
 Matrix rounded(Matrix values) {
   for (double& one : values) one = rounded(one);
   return values;
-}
-
-Matrix sum(const Matrix& a, const Matrix& b) {
-  Matrix made(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) made[i] = double{static_cast<float>(a[i] + b[i])};
-  return made;
 }
 
 /// x W', with the sums in double.
@@ -82,13 +65,6 @@ Matrix normed(const Matrix& x) {
   return made;
 }
 
-Diagnosis diagnosed(MemoryDump& dump) {
-  const auto run = dump.run();
-  KernelArithmetic arithmetic;
-  auto made = diagnose(*run, arithmetic, {});
-  return made ? std::move(*made) : Diagnosis{};
-}
-
 /// Two layers of a server whose second norm adds the residual, as vLLM's: (branch, stream) in, (normed, stream) out.
 /// `stream_of` makes the stream out of its two terms.
 template <class StreamOf>
@@ -110,7 +86,7 @@ Diagnosis fused_norms(const StreamOf& stream_of) {
     dump.add(at + "post_attention_layernorm.output", "f32", {kRows, kWidth}, normed(out));
     dump.add(at + "post_attention_layernorm.output.1", "f32", {kRows, kWidth}, out);
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(FusedNorm, AddsItsTwoInputs) {
@@ -136,7 +112,7 @@ Diagnosis norms_of_streams(std::int64_t changed) {
     stream = random(static_cast<std::uint32_t>(layer) + 30, kRows * kWidth);
     dump.add(at + "output", "f32", {1, kRows, kWidth}, stream);
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(BehindTheEmbedding, SomethingMayStandThatWasNotDumped) {
@@ -158,7 +134,7 @@ Diagnosis served_in_bf16(bool weights_rounded, double change = 0) {
     dump.add(at + "input", "bf16", {1, kRows, kWidth}, x);
     dump.add(at + "output", "bf16", {1, kRows, kWidth}, out);
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(ServedInBf16, WeightsMayHaveBeenRoundedWhenTheyWereLoaded) {
@@ -213,7 +189,7 @@ Diagnosis attention_of_layers(bool wrong_softmax, bool wrong_mix) {
     stream = random(layer + 30, kLongRows * kWidth);
     dump.add(at + "output", "f32", {1, kLongRows, kWidth}, stream);
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 /// Where rounding the result is most of the bound, its errors have a mean square of up to a third of it. In the first
@@ -244,7 +220,7 @@ Diagnosis between_layers(const std::vector<std::int64_t>& rows, bool by_zeros) {
       }
     }
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(BetweenLayers, RowsMayHaveBeenAddedTo) { EXPECT_THAT(classes(between_layers({1, 2, 3}, false)), ElementsAre()); }
@@ -272,7 +248,7 @@ Diagnosis cast_inputs(double largest) {
     dump.add(at + "input_scale", "f32", {1}, {scale});
     dump.add(at + "output", "bf16", {1, kRows, kWidth}, rounded(product(cast, w, kRows)));
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(CastInput, AScaleThatHoldsTheInputIsHealthy) { EXPECT_THAT(classes(cast_inputs(5)), ElementsAre()); }
@@ -291,7 +267,7 @@ Diagnosis encoder(std::int64_t nan_layer) {
     dump.add(at + "query.output", "f32", {1, kRows, kWidth});
     dump.add(at + "probs", "f32", {1, 2, kRows, kRows}, probs);
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(Encoder, MaySeeLaterKeysAlsoWhereALayerIsNan) {
@@ -316,7 +292,7 @@ Diagnosis parallel_branches(double wrong) {
     dump.add(at + "output", "bf16", {1, kRows, kWidth}, out);
     x = out;
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(ParallelBranches, MayBeAddedBeforeTheResidual) { EXPECT_THAT(classes(parallel_branches(0)), ElementsAre()); }
@@ -374,7 +350,7 @@ Diagnosis rotations(std::int64_t unrotated, std::int64_t other, std::int64_t gat
     dump.add(at + "scores", "f32", {1, 1, kRows, kRows}, scores);
     if (layer == gated) dump.add(at + "output_gate.output", "f32", {1, kRows, 4}, random(400, kRows * 4));
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(LayersApart, MayNotRotateAndAreNoted) {
@@ -401,7 +377,7 @@ Diagnosis weightless(const Bad& bad) {
   }
   dump.add("model.layers.0.mlp.up_proj.input", "f32", {1, kRows, kWidth}, random(401, out.size()));
   dump.add("model.layers.0.mlp.up_proj.output", "f32", {1, kRows, kWidth}, out);
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(WeightNotDumped, AChannelThatIsBadInEachRowIsARowOfIt) {
@@ -435,7 +411,7 @@ Diagnosis data_parallel(double off) {
       dump.add(at + "norm.weight.grad", "f32", {kWidth}, gradient);
     }
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(DataParallel, RanksMayReadOtherTokens) { EXPECT_THAT(classes(data_parallel(0)), ElementsAre()); }
@@ -472,7 +448,7 @@ Diagnosis router_of_two(std::int64_t wrong, bool logits_first = false) {
     dump.add(at + "output", "f32", {kRows, kExperts}, logits_first ? logits : scores);
     dump.add(at + "output.1", "f32", {kRows, kExperts}, logits_first ? scores : logits);
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(Router, MayGiveItsScoresBeforeItsLogits) {
@@ -514,7 +490,7 @@ Diagnosis asymmetric_codes(std::int64_t left_out, double largest = 4.75) {
     dump.add(at + "input_zero_point", "i8", {1}, {kZeroPoint});
     dump.add(at + "output", "bf16", {1, kRows, kWidth}, rounded(product(read, w, kRows)));
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(ZeroPoint, OfAnInputIsTakenFromItsCodes) {
@@ -556,7 +532,7 @@ TEST(UnknownModules, ANaNIsBornWhereItIsMadeAndNotWhereItIsRead) {
   dump.add("decoder.blocks.0.output", "f16", shape, bad(inf));
   dump.add("decoder.input", "f16", shape, bad(4));
   dump.add("decoder.output", "f16", shape, bad(nan));
-  const Diagnosis found = diagnosed(dump);
+  const Diagnosis found = diagnosis_of(dump);
   ASSERT_THAT(classes(found), ElementsAre("f16-overflow"));
   EXPECT_EQ(found.faults[0].tensor, "decoder.blocks.0.conv.output");
 }
@@ -578,7 +554,7 @@ TEST(CacheWithoutKeys, IsNotSaidToBeWhereANanIsBorn) {
   Matrix out = random(3, kRows * kWidth);
   out[2 * kWidth] = std::nan("");
   dump.add("model.layers.0.self_attn.attn.output", "f32", rows, out);
-  const Diagnosis found = diagnosed(dump);
+  const Diagnosis found = diagnosis_of(dump);
   ASSERT_FALSE(found.faults.empty());
   EXPECT_THAT(found.faults[0].tensor, HasSubstr("k_cache"));
   EXPECT_THAT(found.faults[0].summary, HasSubstr("2 slots of"));
@@ -608,7 +584,7 @@ TEST(UnknownModules, AGroupNormMixesTheRowsOfAnImage) {
   dump.add("decoder.resnets.0.norm1.input", "f16", shape, overflowed);
   dump.add("decoder.resnets.0.norm1.output", "f16", shape, poisoned);
   dump.add("decoder.resnets.0.output", "f16", shape, poisoned);
-  const Diagnosis found = diagnosed(dump);
+  const Diagnosis found = diagnosis_of(dump);
   ASSERT_THAT(classes(found), ElementsAre("f16-overflow"));
   EXPECT_EQ(found.faults[0].tensor, "decoder.conv_in.output");
 }

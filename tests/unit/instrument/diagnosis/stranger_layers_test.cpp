@@ -6,42 +6,23 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "instrument/diagnosis/diagnosis.h"
-#include "instrument/recompute/kernel_arithmetic.h"
-#include "tests/unit/core/dump/memory_dump.h"
-#include "tests/unit/instrument/diagnosis/found.h"
+#include "tests/unit/instrument/diagnosis/stranger_rig.h"
 
 namespace nanscope::stranger_layers_test {
 namespace {
 
 using testing::classes;
+using testing::diagnosis_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::kRows;
+using testing::kWidth;
+using testing::Matrix;
 using testing::MemoryDump;
-
-constexpr std::int64_t kRows = 6;
-constexpr std::int64_t kWidth = 16;
-
-using Matrix = std::vector<double>;
-
-Matrix random(std::uint32_t seed, std::size_t count, double size = 1) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> normal(0, size);
-  Matrix made(count);
-  for (double& one : made) one = double{static_cast<float>(normal(engine))};
-  return made;
-}
-
-Diagnosis diagnosed(MemoryDump& dump) {
-  const auto run = dump.run();
-  KernelArithmetic arithmetic;
-  auto made = diagnose(*run, arithmetic, {});
-  return made ? std::move(*made) : Diagnosis{};
-}
+using testing::random;
 
 /// Rows less their mean, by their standard deviation.
 Matrix layer_norm(const Matrix& x) {
@@ -55,12 +36,6 @@ Matrix layer_norm(const Matrix& x) {
     for (std::size_t c = 0; c < kWidth; ++c)
       made[at + c] = double{static_cast<float>((x[at + c] - mean) / std::sqrt(squares + 1e-12))};
   }
-  return made;
-}
-
-Matrix sum_of(const Matrix& a, const Matrix& b) {
-  Matrix made(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) made[i] = double{static_cast<float>(a[i] + b[i])};
   return made;
 }
 
@@ -79,18 +54,18 @@ Diagnosis norms_of_sums(bool wrong) {
     add("input", x);
     add("self_attn.o_proj.output", attention);
     add("self_attn.output", attention);
-    const Matrix sum = sum_of(sum_of(x, attention), wrong && layer == 1 ? x : Matrix(x.size()));
+    const Matrix sum = testing::sum(testing::sum(x, attention), wrong && layer == 1 ? x : Matrix(x.size()));
     add("post_attention_layernorm.input", sum);
     const Matrix middle = layer_norm(sum);
     add("post_attention_layernorm.output", middle);
     add("mlp.input", middle);
     add("mlp.output", branch);
-    add("post_mlp_layernorm.input", sum_of(middle, branch));
-    x = layer_norm(sum_of(middle, branch));
+    add("post_mlp_layernorm.input", testing::sum(middle, branch));
+    x = layer_norm(testing::sum(middle, branch));
     add("post_mlp_layernorm.output", x);
     add("output", x);
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(NormsOfSums, AreToldFromNormsOfBranchesByWhatTheyWereGiven) {
@@ -120,7 +95,7 @@ TEST(NormsOfSums, StandBeforeTheBranchesInSomeLayers) {
     add(mixer + ".input", layer == 0 ? layer_norm(x) : x);
     add(mixer + ".o_proj.output", attention);
     add(mixer + ".output", attention);
-    const Matrix middle = sum_of(x, layer == 0 ? attention : layer_norm(attention));
+    const Matrix middle = testing::sum(x, layer == 0 ? attention : layer_norm(attention));
     add("post_attention_layernorm.input", layer == 0 ? middle : attention);
     add("post_attention_layernorm.output", layer_norm(layer == 0 ? middle : attention));
     add("mlp.input", layer == 0 ? layer_norm(middle) : middle);
@@ -129,10 +104,10 @@ TEST(NormsOfSums, StandBeforeTheBranchesInSomeLayers) {
       add("post_feedforward_layernorm.input", branch);
       add("post_feedforward_layernorm.output", layer_norm(branch));
     }
-    x = sum_of(middle, layer == 0 ? branch : layer_norm(branch));
+    x = testing::sum(middle, layer == 0 ? branch : layer_norm(branch));
     add("output", x);
   }
-  EXPECT_THAT(classes(diagnosed(dump)), ElementsAre());
+  EXPECT_THAT(classes(diagnosis_of(dump)), ElementsAre());
 }
 
 /// Nemotron-H: a layer that is a mixture and nothing else, whose module has the name that its attention has elsewhere.
@@ -150,8 +125,8 @@ TEST(MixtureAlone, IsNotAddedToWhatItIsPartOf) {
   dump.add(at + "mixer.gate.output", "f32", {kRows, 4}, random(4, kRows * 4));
   dump.add(at + "mixer.experts.output", "f32", shape, routed);
   dump.add(at + "mixer.output", "f32", shape, out);
-  dump.add(at + "output", "f32", shape, sum_of(x, out));
-  EXPECT_THAT(classes(diagnosed(dump)), ElementsAre());
+  dump.add(at + "output", "f32", shape, testing::sum(x, out));
+  EXPECT_THAT(classes(diagnosis_of(dump)), ElementsAre());
 }
 
 /// Of a head of kWidth channels in halves, by a base.
@@ -215,7 +190,7 @@ Diagnosis attention(double base, bool wrong) {
       dump.add(at + "o_proj.input", "f32", shape, part(out));
     }
   }
-  return diagnosed(dump);
+  return diagnosis_of(dump);
 }
 
 TEST(SearchedBase, ThatIsUnusualIsNoFault) {
@@ -237,7 +212,7 @@ TEST(UnknownModules, ThatReadMayStandBeforeTheOneThatMakes) {
   dump.add("embed_vision.embedding_pre_projection_norm.input", "f16", shape, left);
   dump.add("standardize.input", "f16", shape, given);
   dump.add("standardize.output", "f16", shape, left);
-  const Diagnosis found = diagnosed(dump);
+  const Diagnosis found = diagnosis_of(dump);
   ASSERT_THAT(classes(found), ElementsAre("f16-overflow"));
   EXPECT_EQ(found.faults[0].tensor, "standardize.output");
 }

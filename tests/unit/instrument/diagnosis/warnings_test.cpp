@@ -14,15 +14,11 @@
 namespace nanscope {
 namespace {
 
+using testing::diagnosis_of;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::IsEmpty;
 using testing::MemoryDump;
-
-Diagnosis diagnosis_of(MemoryDump& dump) {
-  const auto run = dump.run();
-  return testing::diagnosis_of(*run);
-}
 
 std::vector<std::string> kinds_of(MemoryDump& dump) {
   std::vector<std::string> found;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "instrument/diagnosis/diagnosis.h"
-#include "instrument/recompute/kernel_arithmetic.h"
 #include "tests/unit/core/dump/memory_dump.h"
 #include "tests/unit/instrument/diagnosis/found.h"
 
@@ -36,10 +35,7 @@ Diagnosis chunks(const std::vector<Chunk>& all) {
     if (one.past) dump.add(folder + "past_length", "i64", {1}, {*one.past});
     dump.add(folder + "model.layers.0.input_layernorm.output", "f32", {1, one.rows, 8});
   }
-  const auto run = dump.run();
-  KernelArithmetic arithmetic;
-  auto made = diagnose(*run, arithmetic, {});
-  return made ? std::move(*made) : Diagnosis{};
+  return testing::diagnosis_of(dump);
 }
 
 TEST(PositionJump, ChunksThatFollowEachOtherAreHealthy) {
@@ -69,10 +65,7 @@ Diagnosis padded(double prompt, double decoded) {
   dump.add("step_1/attention_mask", "i64", {2, 5}, {0, 0, 1, 1, 1, 1, 1, 1, 1, 1});
   dump.add("step_1/position_ids", "i64", {2, 1}, {decoded, 4});
   dump.add("step_1/model.layers.0.input_layernorm.output", "f32", {2, 1, 8});
-  const auto run = dump.run();
-  KernelArithmetic arithmetic;
-  auto made = diagnose(*run, arithmetic, {});
-  return made ? std::move(*made) : Diagnosis{};
+  return testing::diagnosis_of(dump);
 }
 
 /// The same with the padded prompt second; `shown`: whether its mask shows the padding later on.
@@ -84,10 +77,7 @@ Diagnosis padded_second(double decoded, double shown) {
   dump.add("step_1/attention_mask", "i64", {2, 5}, {1, 1, 1, 1, 1, shown, shown, 1, 1, 1});
   dump.add("step_1/position_ids", "i64", {2, 1}, {4, decoded});
   dump.add("step_1/model.layers.0.input_layernorm.output", "f32", {2, 1, 8});
-  const auto run = dump.run();
-  KernelArithmetic arithmetic;
-  auto made = diagnose(*run, arithmetic, {});
-  return made ? std::move(*made) : Diagnosis{};
+  return testing::diagnosis_of(dump);
 }
 
 TEST(PositionJump, TheMaskOfItsOwnSequenceCounts) {
