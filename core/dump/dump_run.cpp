@@ -226,9 +226,9 @@ void DumpRun::find_masked_scores() {
     for (Tensor& tensor : content.tensors) {
       const Op* made_by = maker(tensor);
       if (made_by == nullptr || tensor.hides || may_hide(tensor.role)) continue;
-      // What a module of an unknown name puts out beside its result may be a mask itself, of 0 and -Inf.
-      const bool beside = made_by->kind == OpKind::block && !made_by->by_name && tensor.health.absmax == 0;
-      if (made_by->kind == OpKind::dumped || beside) tensor.hides = looks_masked(*this, tensor);
+      // A second output of a module of an unknown name may be a mask of 0 and -Inf.
+      const bool second = made_by->kind == OpKind::block && !made_by->by_name && tensor.health.absmax == 0;
+      if (made_by->kind == OpKind::dumped || second) tensor.hides = looks_masked(*this, tensor);
     }
   }
 }

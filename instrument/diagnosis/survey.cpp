@@ -31,30 +31,32 @@ bool unplaced(Facts& facts, const Recomputer& recomputer, const Op& op) {
   });
 }
 
-/// Whether an op rests on a rotation that was not dumped, whose angles are those that the numbers of the run fit best:
-/// itself, or by inputs that were not dumped either.
-bool rests_on_searched_rotation(RunView& run, const Op& op, int depth = 0) {
-  if (op.kind == OpKind::rope) return op.input("cos") == 0;
-  return depth < kDeepest && std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
-           const Tensor* in = run.tensor(input.tensor);
-           const Op* maker = in != nullptr && !in->known ? run.maker(*in) : nullptr;
-           return maker != nullptr && rests_on_searched_rotation(run, *maker, depth + 1);
-         });
-}
+/// A rotation, and what it put out.
+using Rotation = std::pair<const Op*, const Tensor*>;
 
-/// Rotations that an op rests on whose base was searched, each once.
-void gather_searched(RunView& run, const Op& op, std::vector<std::pair<const Op*, const Tensor*>>& found, int depth) {
+/// The rotations that were not dumped and that an op rests on, by inputs that were not dumped either, each once: those
+/// whose angles are the ones that the numbers of the run fit best.
+void gather_searched(RunView& run, const Op& op, std::vector<Rotation>& found, int depth = 0) {
+  if (depth >= kDeepest) return;
   for (const Input& input : op.inputs) {
     const Tensor* in = run.tensor(input.tensor);
     const Op* maker = in != nullptr && !in->known ? run.maker(*in) : nullptr;
-    if (maker == nullptr || depth > kDeepest) continue;
-    if (maker->kind == OpKind::rope && maker->input("cos") == 0) {
-      const std::pair<const Op*, const Tensor*> one{maker, in};
-      if (std::find(found.begin(), found.end(), one) == found.end()) found.push_back(one);
-    } else {
+    if (maker == nullptr) continue;
+    if (maker->kind != OpKind::rope) {
       gather_searched(run, *maker, found, depth + 1);
+    } else if (const Rotation one{maker, in};
+               maker->input("cos") == 0 && std::find(found.begin(), found.end(), one) == found.end()) {
+      found.push_back(one);
     }
   }
+}
+
+/// Whether an op is such a rotation, or rests on one.
+bool rests_on_searched_rotation(RunView& run, const Op& op) {
+  if (op.kind == OpKind::rope) return op.input("cos") == 0;
+  std::vector<Rotation> found;
+  gather_searched(run, op, found);
+  return !found.empty();
 }
 
 /// Whether an output comes out under another base than the usual one that fits the run best, or without a rotation, and
@@ -68,7 +70,7 @@ class OtherBases {
     constexpr int kMostInVain = 4;  // they share a rotation: what no base gives here, none gives elsewhere
     if (recomputer_.model().decides || in_vain_ >= kMostInVain) return false;
     ropes_.clear();
-    gather_searched(facts_.run, op, ropes_, 0);
+    gather_searched(facts_.run, op, ropes_);
     if (ropes_.empty()) return false;
     std::vector<OpForm> own;
     for (const auto& [rope, made] : ropes_) own.push_back(recomputer_.form_of(*rope, *made));
@@ -123,7 +125,7 @@ class OtherBases {
 
   Facts& facts_;
   Recomputer& recomputer_;
-  std::vector<std::pair<const Op*, const Tensor*>> ropes_;
+  std::vector<Rotation> ropes_;
   int in_vain_ = 0;
 };
 

@@ -182,7 +182,7 @@ bool DeltaRows::find_parts(const Span& span, std::string& why) {
     next = part.span.context;
   }
   if (!parts_.empty() && next == span.context) return true;
-  why = "the steps before, whose state it continues, were not all dumped";
+  why = "it continues the state of earlier steps, and not all of them were dumped";
   return false;
 }
 

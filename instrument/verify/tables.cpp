@@ -102,7 +102,7 @@ std::optional<Table> table_of(RunView& run, Values& values, const Tensor& tensor
   const Op* op = run.maker(tensor);
   if (!numbers || op == nullptr) return std::nullopt;
   Table table{&tensor, op, !cosine, *numbers, positions_of(step, tensor.tokens), roundoff(values.precision(tensor))};
-  // What a rotation of neighbours reads may have them beside each other (Cohere), or as halves (Helium).
+  // A table for a rotation of neighbours has each angle twice: next to each other (Cohere), or in two halves (Helium).
   for (std::int64_t row = 0; row < tensor.tokens && !table.in_turns; ++row) {
     const auto at = [&](std::int64_t c) { return (*numbers)[static_cast<std::size_t>(row * tensor.channels + c)]; };
     const std::int64_t half = tensor.channels / 2;

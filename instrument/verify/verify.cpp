@@ -234,7 +234,7 @@ class Verifier::Impl {
   bool born_bad(const Tensor& out) {
     if (!births_) {
       births_.emplace();
-      // What pads a step is nobody's, unless it gets into rows that are somebody's.
+      // NaN of padding rows is no birth, unless it reaches rows of a request.
       for (const Birth& birth : births_of(facts_).all) {
         const Tensor* made = run_.tensor(birth.tensor);
         const bool live = birth.rows.empty() || made == nullptr || !live_rows(facts_, *made, birth.rows).empty();
@@ -350,8 +350,8 @@ class Verifier::Impl {
     return false;
   }
 
-  /// Whether the stream, or what is beside the chosen experts, comes out with an output as it is, in a dump of no rank:
-  /// no sum over ranks was made of it.
+  /// Whether the residual sum, or the sum with the shared expert, comes out of this output unchanged, in a dump without
+  /// ranks: then no sum over ranks was made of it.
   bool added_as_it_is(const Tensor& out) {
     const std::vector<DumpTensor>& dumped = dump_.dump().tensors;
     if (std::any_of(dumped.begin(), dumped.end(), [](const DumpTensor& one) { return one.at.rank.has_value(); }))

@@ -6,7 +6,6 @@
 
 #include "core/run/recording_view.h"
 #include "instrument/recompute/arithmetic.h"
-#include "instrument/recompute/kernel_arithmetic.h"
 #include "tests/unit/core/dump/memory_dump.h"
 #include "tests/unit/instrument/diagnosis/memory_run.h"
 
@@ -29,10 +28,7 @@ Diagnosis diagnosis_of(RunBuilder& builder, bool recompute) {
 
 Diagnosis diagnosis_of(MemoryDump& dump) {
   const auto run = dump.run();
-  KernelArithmetic arithmetic;
-  Result<Diagnosis> found = diagnose(*run, arithmetic, {});
-  EXPECT_TRUE(found.has_value()) << (found ? "" : found.error().message);
-  return found.value_or(Diagnosis{});
+  return diagnosis_of(*run);
 }
 
 std::vector<std::string> classes(const Diagnosis& diagnosis) {

@@ -15,7 +15,7 @@ class RunBuilder;
 Diagnosis diagnosis_of(RunView& run, bool recompute = true);
 /// Of a run made row by row, whose numbers no arithmetic gives.
 Diagnosis diagnosis_of(RunBuilder& builder, bool recompute = false);
-/// Of a dump in memory, recomputed as the command does it.
+/// Of a dump in memory.
 Diagnosis diagnosis_of(MemoryDump& dump);
 /// Of all faults, in their order.
 std::vector<std::string> classes(const Diagnosis& diagnosis);

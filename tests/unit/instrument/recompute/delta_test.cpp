@@ -170,7 +170,7 @@ TEST(RecomputeDelta, SaysWhenTheStepsBeforeAreNotThere) {
                             {.tokens = 1, .channels = kHeads * kValues, .fill = noise(4)}, form);
   Again again(g);
   EXPECT_EQ(again.result(out), nullptr);
-  EXPECT_EQ(again.why_not(out), "the steps before, whose state it continues, were not all dumped");
+  EXPECT_EQ(again.why_not(out), "it continues the state of earlier steps, and not all of them were dumped");
 }
 
 }  // namespace
