@@ -29,7 +29,8 @@ struct Output {
   std::string err;
 };
 
-/// The program, running beside the test; killed when it is still there at the end.
+/// The program, running beside the test; killed when it is still there at the end. Its standard error becomes
+/// `started.err` in its folder.
 class Started {
  public:
   Started(const std::filesystem::path& folder, const std::vector<std::string>& arguments) : id_(::fork()) {
@@ -40,7 +41,8 @@ class Started {
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
     const int nothing = ::open("/dev/null", O_RDWR);
-    for (const int stream : {0, 1, 2}) ::dup2(nothing, stream);
+    for (const int stream : {0, 1}) ::dup2(nothing, stream);
+    ::dup2(::open((folder / "started.err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
     if (::chdir(folder.c_str()) == 0) ::execv(NANSCOPE_BINARY, pointers.data());
     std::_Exit(127);
   }
@@ -58,6 +60,17 @@ class Started {
     int status = 0;
     ::waitpid(std::exchange(id_, 0), &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  /// Until the program answers SIGTERM by an orderly end, ten seconds at most: it blocks the signal and waits for it.
+  void wait_for_signals() const {
+    for (int i = 0; i < 2000; ++i) {
+      std::ifstream status("/proc/" + std::to_string(id_) + "/status");
+      for (std::string line; std::getline(status, line);) {
+        if (!line.starts_with("SigBlk:")) continue;
+        if ((std::stoull(line.substr(7), nullptr, 16) >> (SIGTERM - 1) & 1U) != 0) return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
   /// Until a file that it writes holds something, ten seconds at most.
   static void wait_for(const std::filesystem::path& file) {

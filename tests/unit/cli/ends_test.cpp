@@ -1,3 +1,5 @@
+#include <iterator>
+
 #include "tests/unit/cli/command_fixture.h"
 
 /// How commands end: told to by a signal, without room for their answer, without threads or memory.
@@ -59,15 +61,16 @@ TEST_F(Ends, AReaderThatLeavesIsNoFault) {
 TEST_F(Ends, OneSignalEndsACommandThatDoesNotLook) {
   ASSERT_EQ(run("run small.toml --trace").code, 0);
   ASSERT_EQ(shell("mkfifo pipe").code, 0);
-  for (const auto& [signal, code] : {std::pair<std::string, int>{"TERM", 143}, {"INT", 130}, {"HUP", 129}}) {
-    for (const char* command : {"trace small.nanscope", "report small.nanscope --no-counterfactuals"}) {
-      const Output output =
-          shell("timeout --foreground -k 5 -s " + signal + " 1 $N " + command + " -o pipe; echo $? >code.txt");
-      EXPECT_EQ(read("code.txt"), "124\n") << "it ended before the signal, or not even then";
-      EXPECT_EQ(output.err, "nanscope: stopped\n");
-      const Output own = shell("$N " + std::string(command) + " -o pipe & sleep 0.7; kill -" + signal +
-                               " $!; wait $!; echo $? >code.txt");
-      EXPECT_EQ(read("code.txt"), std::to_string(code) + "\n");
+  for (const auto& [signal, code] : {std::pair{SIGTERM, 143}, {SIGINT, 130}, {SIGHUP, 129}}) {
+    for (const std::string command : {"trace small.nanscope", "report small.nanscope --no-counterfactuals"}) {
+      SCOPED_TRACE(command);
+      std::istringstream words(command + " -o pipe");
+      Started started(folder_, {std::istream_iterator<std::string>(words), {}});
+      started.wait_for_signals();
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));
+      started.send(signal);
+      EXPECT_EQ(started.wait(), code);
+      EXPECT_EQ(read("started.err"), "nanscope: stopped\n");
     }
   }
 }
@@ -76,8 +79,12 @@ TEST_F(Ends, TheTemporaryFileGoesWithTheSignal) {
   write("long.toml", kLong);
   write("out.nanscope", "mine");
   Started started(folder_, {"run", "long.toml", "-o", "out.nanscope", "--force"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
-  EXPECT_EQ(shell("ls out.nanscope.*.tmp | wc -l").out, "1\n");
+  Output temporary;
+  for (int i = 0; i < 400 && temporary.out != "1\n"; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    temporary = shell("ls out.nanscope.*.tmp | wc -l");
+  }
+  EXPECT_EQ(temporary.out, "1\n");
   started.send(SIGTERM);
   EXPECT_EQ(started.wait(), 143);
   EXPECT_EQ(read("out.nanscope"), "mine");
@@ -134,6 +141,7 @@ text = "Moons pull tides"
 verdict = "clean"
 )");
   Started started(folder_, {"run", "wide.toml", "--replay-memory", "1000", "--replay-work", "1000"});
+  started.wait_for_signals();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   const auto sent = std::chrono::steady_clock::now();
   started.send(SIGTERM);

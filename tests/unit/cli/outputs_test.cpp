@@ -185,6 +185,7 @@ TEST_F(Outputs, ARunWaitsAWhileForAnotherIntoItsFile) {
   Started first(folder_, {"run", "long.toml"});
   Started::wait_for(folder_ / "long.nanscope");
   Started second(folder_, {"run", "other/long.toml"});
+  second.wait_for_signals();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   first.send(SIGTERM);
   EXPECT_EQ(first.wait(), 143);
