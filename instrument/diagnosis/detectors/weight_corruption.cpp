@@ -112,6 +112,40 @@ std::optional<std::vector<std::int64_t>> bad_channels(RunView& run, const Tensor
   return bad;
 }
 
+double norm_of(std::span<const float> values) {
+  double squares = 0;
+  for (const float value : values) squares += double{value} * double{value};
+  return std::sqrt(squares);
+}
+
+/// How much longer than any other row of the weight row `channel` must be at least, if each row r of the output only
+/// left its format's range there: |w . x_r| <= |w| |x_r| (Cauchy and Schwarz). Empty: NaN, or not readable.
+std::optional<double> longer_than_others(Survey& survey, const Tensor& made, const Tensor& x, std::int64_t channel) {
+  double needed = 0;
+  double others = 0;
+  for (std::int64_t row = 0; row < made.tokens; ++row) {
+    const auto from = survey.run().same_row(made, row, x);
+    const auto inputs = from ? survey.run().row_values(x, *from) : nullptr;
+    const auto outputs = survey.run().row_values(made, row);
+    if (!inputs || !outputs || std::isnan((*outputs)[static_cast<std::size_t>(channel)])) return std::nullopt;
+    const double length = norm_of(*inputs);
+    if (length == 0) return std::nullopt;
+    needed = std::max(needed, double{info(made.format).max_finite} / length);
+    for (const float value : *outputs) {
+      if (std::isfinite(value)) others = std::max(others, std::abs(double{value}) / length);
+    }
+  }
+  return needed / others;
+}
+
+/// Whether a weight like a trained one explains the channels: the output's format is too narrow for them.
+bool leaves_the_range(Survey& survey, const Tensor& made, const Tensor& x, const std::vector<std::int64_t>& channels) {
+  return std::all_of(channels.begin(), channels.end(), [&](std::int64_t channel) {
+    const auto ratio = longer_than_others(survey, made, x, channel);
+    return ratio && *ratio < kOutlier;
+  });
+}
+
 /// A product whose input is finite and whose output is bad in the same few channels of every row: what all rows share
 /// is the weight's rows and the bias's elements of these channels. The weight was not dumped.
 void look_for_bad_channels(Survey& survey, Findings& out) {
@@ -132,7 +166,7 @@ void look_for_bad_channels(Survey& survey, Findings& out) {
     if (!first || first->empty() || 4 * std::ssize(*first) > made.channels) continue;
     const bool same = std::all_of(birth.rows.begin(), birth.rows.end(),
                                   [&](std::int64_t row) { return bad_channels(survey.run(), made, row) == first; });
-    if (!same) continue;
+    if (!same || leaves_the_range(survey, made, *x, *first)) continue;
     Finding finding = finding_at(survey, i);
     finding.rank = Rank::writer_named;
     finding.fault.certainty = Certainty::shown;

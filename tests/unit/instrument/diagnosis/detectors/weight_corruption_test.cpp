@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/unit/instrument/diagnosis/found.h"
 #include "tests/unit/instrument/diagnosis/one_step.h"
 #include "tests/unit/instrument/diagnosis/reference.h"
@@ -59,23 +61,42 @@ TEST(WeightCorruption, NaNInAWeight) {
   EXPECT_FALSE(found.faults[0].because.has_value());
 }
 
-/// A product without its weight, whose output is NaN in channel 7 of each of `rows` rows.
-Diagnosis bad_channel_of(std::int64_t rows) {
+struct BadChannel {
+  std::int64_t rows = 8;
+  float value = kNan;   ///< in channel 7
+  double others = 1.0;  ///< the size of the other channels
+  Format format = Format::f32;
+};
+
+/// A product without its weight, whose output is `value` in channel 7 of each row.
+Diagnosis bad_channel_of(const BadChannel& bad) {
   DumpGraph g;
-  g.pass({Span{0, 0, 0, rows, 0, rows}}, rows);
-  const TensorId x = g.source({.tokens = rows, .channels = 32, .fill = noise(1)});
+  g.pass({Span{0, 0, 0, bad.rows, 0, bad.rows}}, bad.rows);
+  const TensorId x = g.source({.tokens = bad.rows, .channels = 32, .fill = noise(1), .format = bad.format});
   g.op("o_proj", OpKind::gemm, {{"x", x}},
-       {.tokens = rows, .channels = 64, .fill = [](std::int64_t row, std::int64_t channel) {
-          return channel == 7 ? kNan : noise(2)(row, channel);
-        }});
+       {.tokens = bad.rows,
+        .channels = 64,
+        .fill = [bad](std::int64_t row,
+                      std::int64_t channel) { return channel == 7 ? bad.value : noise(2, bad.others)(row, channel); },
+        .format = bad.format});
   return diagnosis_of(g, false);
 }
 
 /// Rows that are bad in one of 64 channels at random are all bad in the first one's by chance: of 4 rows in 64^-3 =
 /// 4e-6 of all cases, of 5 in 6e-8.
 TEST(WeightCorruption, OfAWeightThatWasNotDumpedShowsInAllRows) {
-  EXPECT_EQ(root_of(bad_channel_of(5)), "weight-corruption");
-  EXPECT_NE(root_of(bad_channel_of(4)), "weight-corruption");
+  EXPECT_EQ(root_of(bad_channel_of({.rows = 5})), "weight-corruption");
+  EXPECT_NE(root_of(bad_channel_of({.rows = 4})), "weight-corruption");
+}
+
+/// The inputs have a length of some 5.7: a row that leaves f16 has one above 65504 / 8. Other channels near 1 need one
+/// of 1, channels of thousands one of thousands.
+TEST(WeightCorruption, IsNotWhereAnOrdinaryWeightLeavesTheRange) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(root_of(bad_channel_of({.value = infinity, .others = 8000, .format = Format::f16})), "f16-overflow");
+  EXPECT_EQ(root_of(bad_channel_of({.value = infinity, .format = Format::f16})), "weight-corruption");
+  EXPECT_EQ(root_of(bad_channel_of({.value = infinity})), "weight-corruption");
+  EXPECT_EQ(root_of(bad_channel_of({.others = 8000, .format = Format::f16})), "weight-corruption") << "a NaN";
 }
 
 TEST(WeightCorruption, AFlippedExponentBit) {
