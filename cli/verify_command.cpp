@@ -91,7 +91,7 @@ Result<FreeRun> run_freely(const VerifyArguments& arguments, ReferenceModel& ref
                            const Interrupt& interrupt) {
   FreeRun none;
   none.why = arguments.adapter.empty() ? "not requested" : "the engine runs no adapter";
-  if (arguments.no_free_run || arguments.brief || !arguments.adapter.empty()) return none;
+  if (arguments.no_free_run || !arguments.adapter.empty()) return none;
   auto ran = reference.run(run, served_format(run), interrupt.token());
   if (ran || interrupt.requested()) return ran;
   none.why = ran.error().message;
@@ -178,11 +178,7 @@ int verify_dump(const VerifyArguments& arguments, const Interrupt& interrupt) {
   }
   const Result<FreeRun> free = run_freely(arguments, **reference, *one.run, interrupt);
   if (!free) return interrupt.code();
-  if (made->coverage() < arguments.min_coverage)
-    made->open = fmt::format("{:.3g} % of the elements were checked, less than the {:.3g} % of --min-coverage",
-                             100 * made->coverage(), 100 * arguments.min_coverage);
-  if (made->open.empty() && free->leaves_at)
-    made->open = "the free run leaves the model, and no checked output shows why";
+  ask_what_is_open(*made, *free, arguments.min_coverage);
   if (!arguments.junit.empty()) {
     const Status written = write_output(arguments.junit, report::verify_junit(*made), junit_output(arguments));
     if (!written) return complain(written.error().message);

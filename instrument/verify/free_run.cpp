@@ -112,6 +112,7 @@ std::optional<FreeLayer> compare(DumpRun& run, const Served& served, std::int64_
         row_off += std::pow(double{(*values)[c]} - expected, 2);
         row_size += expected * expected;
       }
+      found.rows.push_back(std::sqrt(row_off / std::max(row_size, 1e-300)));
       if (row_off > worst * row_size)
         worst = row_off / std::max(row_size, 1e-300), found.worst_row = span.first_token + row;
       off += row_off;
@@ -125,8 +126,11 @@ std::optional<FreeLayer> compare(DumpRun& run, const Served& served, std::int64_
 void judge(FreeRun& free) {
   double before = 0;
   std::vector<double> behind;
-  for (const FreeLayer& one : free.layers) {
-    const bool leaves = !(one.error <= kLeaves * before + kRoundingsOfLayer * free.rounding);
+  for (FreeLayer& one : free.layers) {
+    const double most = kLeaves * before + kRoundingsOfLayer * free.rounding;
+    const bool leaves = !(one.error <= most);
+    one.rows_off = static_cast<std::size_t>(
+        std::count_if(one.rows.begin(), one.rows.end(), [&](double error) { return !(error <= most); }));
     if (leaves && !free.leaves_at) free.leaves_at = one.layer;
     if (free.leaves_at) behind.push_back(one.error);
     before = std::max(before, one.error);
@@ -245,6 +249,25 @@ Result<FreeRun> ReferenceModel::run(DumpRun& dump, Format served_format, std::st
   if (free.layers.empty()) free.why = "no layer's output was dumped";
   judge(free);
   return free;
+}
+
+void ask_what_is_open(Verification& made, const FreeRun& free, double least) {
+  std::vector<std::string> reasons;
+  const auto at = std::find_if(free.layers.begin(), free.layers.end(),
+                               [&](const FreeLayer& one) { return free.leaves_at && one.layer == *free.leaves_at; });
+  if (at != free.layers.end()) {
+    reasons.push_back(
+        fmt::format("the free run leaves the model in {}, in {} of {} rows, and no checked output shows why",
+                    at->layer < 0 ? std::string("the last norm") : fmt::format("layer {}", at->layer), at->rows_off,
+                    at->rows.size()));
+    for (const NotChecked& one : made.not_checked) {
+      if (one.layer == at->layer) made.open_at.push_back(one.name);
+    }
+  }
+  if (made.coverage() < least)
+    reasons.push_back(fmt::format("{:.3g} % of the elements were checked, less than the {:.3g} % of --min-coverage",
+                                  100 * made.coverage(), 100 * least));
+  made.open = fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 std::string free_run_summary(const FreeRun& free) {

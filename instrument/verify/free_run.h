@@ -10,6 +10,7 @@
 #include "core/dump/dump_run.h"
 #include "core/result.h"
 #include "instrument/model/model_spec.h"
+#include "instrument/verify/verify.h"
 
 /// The model run freely from the dumped token ids, beside what was served.
 namespace nanscope {
@@ -20,6 +21,8 @@ struct FreeLayer {
   std::string name;             ///< of the dumped tensor
   double error = 0;             ///< root mean square of the difference over that of the reference
   std::int64_t worst_row = -1;  ///< the row that is furthest off
+  std::vector<double> rows;     ///< the error of each
+  std::size_t rows_off = 0;     ///< further than the layers before and rounding explain
 };
 
 struct FreeRun {
@@ -64,5 +67,9 @@ class ReferenceModel {
 
 /// In a sentence.
 std::string free_run_summary(const FreeRun& free);
+
+/// Sets why a check that found nothing is no agreement (Verification::open, open_at): less than the share `least` of
+/// the elements was checked, or the free run leaves the model.
+void ask_what_is_open(Verification& made, const FreeRun& free, double least);
 
 }  // namespace nanscope

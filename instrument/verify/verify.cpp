@@ -177,7 +177,7 @@ class Verifier::Impl {
         continue;
       }
       if (recipe_of(op.kind) == nullptr) {
-        skip({name, std::string(kNoRecipe), op.name, out->role, out->count()});
+        skip({name, std::string(kNoRecipe), op.name, out->role, out->count(), op.layer});
         continue;
       }
       check(op, step, *out, name);
@@ -286,7 +286,7 @@ class Verifier::Impl {
     auto judged = recomputer_.judge(op, out, form, {}, 0, &why);
     if (options_.stop.stop_requested()) return;
     if (!judged || (judged->elements == 0 && judged->not_finite.empty())) {
-      skip({name, judged ? std::string(kNothingRecomputed) : why, op.name, out.role, out.count()});
+      skip({name, judged ? std::string(kNothingRecomputed) : why, op.name, out.role, out.count(), op.layer});
       return;
     }
     VerifiedOutput one = described(op, step, out, name);
@@ -301,21 +301,22 @@ class Verifier::Impl {
     one.not_finite = live_rows(facts_, out, judged->not_finite);
     one.off = (deviates(*judged) && !one.bad_rows.empty()) || !one.not_finite.empty();
     if (one.off && one.not_finite.empty() && over_keys(op.kind) && may_be_beams(run_, step)) {
-      skip({name, std::string(kMayBeBeams), op.name, out.role, out.count()});
+      skip({name, std::string(kMayBeBeams), op.name, out.role, out.count(), op.layer});
       return;
     }
     if (one.off && one.not_finite.empty() && of_a_ranks_experts(op, out, form) && !added_as_it_is(out)) {
-      skip({name, "it is the sum over some of the experts, as a rank has them", op.name, out.role, out.count()});
+      skip({name, "it is the sum over some of the experts, as a rank has them", op.name, out.role, out.count(),
+            op.layer});
       return;
     }
     if (one.off && !one.bad_rows.empty() && explained_++ < kMostExplained)
       one.explanations = explain(recomputer_, model_, *judged);
     if (one.off && stands_in_pairs(op, out, form)) {
-      skip({name, std::string(kInPairs), op.name, out.role, out.count()});
+      skip({name, std::string(kInPairs), op.name, out.role, out.count(), op.layer});
       return;
     }
     if (const auto open = not_known(op, out, *judged, one)) {
-      skip({name, std::string(*open), op.name, out.role, out.count()});
+      skip({name, std::string(*open), op.name, out.role, out.count(), op.layer});
       return;
     }
     if (one.off) say_weight_in_memory(op, one);

@@ -68,6 +68,7 @@ struct NotChecked {
   std::string op;
   std::string role;
   std::int64_t elements = 0;
+  std::optional<std::int64_t> layer;
 };
 
 struct Verification {
@@ -76,9 +77,10 @@ struct Verification {
   std::string family;
   std::vector<VerifiedOutput> checked;  ///< in order of execution, weights first
   std::vector<NotChecked> not_checked;
-  std::vector<std::string> notes;  ///< ids that no token has, positions that do not begin where they should
-  bool complete = true;            ///< false: it was stopped
-  std::string open;                ///< why nothing that is off is no agreement; empty: it is one
+  std::vector<std::string> notes;    ///< ids that no token has, positions that do not begin where they should
+  bool complete = true;              ///< false: it was stopped
+  std::string open;                  ///< why nothing that is off is no agreement; empty: it is one
+  std::vector<std::string> open_at;  ///< outputs that were not checked where the free run leaves the model
 
   std::size_t off() const;
   const VerifiedOutput* first() const;  ///< that is off

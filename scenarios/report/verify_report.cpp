@@ -76,6 +76,18 @@ std::string free_text(const FreeRun& free, const Terminal& terminal) {
   return text + table.text("  ", terminal.width);
 }
 
+/// The outputs among which the difference is, with the first one's reason.
+std::string open_places(const Verification& made) {
+  constexpr std::size_t kMostNames = 4;
+  const std::size_t shown = std::min(kMostNames, made.open_at.size());
+  const auto first = std::find_if(made.not_checked.begin(), made.not_checked.end(),
+                                  [&](const NotChecked& one) { return one.name == made.open_at.front(); });
+  return fmt::format("not checked there: {}{} ({})",
+                     fmt::join(made.open_at.begin(), made.open_at.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                     shown < made.open_at.size() ? fmt::format(" and {} more", made.open_at.size() - shown) : "",
+                     first->reason);
+}
+
 }  // namespace
 
 std::string verify_answer(const Verification& made, const Terminal& terminal) {
@@ -91,6 +103,7 @@ std::string verify_answer(const Verification& made, const Terminal& terminal) {
               : made.open.empty() ? fmt::format("the model's: none of {} is further off than rounding", checked)
                                   : fmt::format("no difference found in {}; {}", checked, made.open)),
         terminal);
+    if (!made.open_at.empty()) text += paragraph("Place     ", printable(open_places(made), terminal), terminal);
   } else {
     text += paragraph(
         "Verdict   ",
@@ -154,6 +167,7 @@ std::string verify_json(const Verification& made, const FreeRun& free) {
   const VerifiedOutput* first = made.first();
   out["verdict"] = first != nullptr ? "fault" : made.complete && made.open.empty() ? "clean" : "incomplete";
   out["open"] = made.open;
+  out["open_at"] = made.open_at;
   out["coverage"] = made.coverage();
   out["first"] = first != nullptr ? json_of(*first) : Json();
   std::int64_t elements = 0;

@@ -284,6 +284,24 @@ class Verdicts(unittest.TestCase):
         self.assertGreater(errors[1], 1e-2)
         self.assertEqual(len(said["prompt"]), 12)
 
+    def test_what_was_not_checked_where_the_free_run_leaves_is_named(self):
+        """Swapped experts, of which the routing and the rows were not dumped."""
+        with tempfile.TemporaryDirectory() as folder:
+            for step in ("step_00000", "step_00001"):
+                tensors = read_tensors(os.path.join(GOLDEN, "fault-experts-swapped", "dump", step, "tensors.safetensors"))
+                write_tensors({name: one for name, one in tensors.items() if not re.search(r"mlp\.(gate|experts)\.", name)},
+                              os.path.join(folder, step, "tensors.safetensors"))
+            model = model_of("fault-experts-swapped")
+            done = verify(folder, model, "--json", "--min-coverage", "0.5")
+            said = json.loads(done.stdout)
+            self.assertEqual((done.returncode, said["off"], said["verdict"]), (3, 0, "incomplete"))
+            self.assertIn("the free run leaves the model in layer 1, in 13 of 13 rows", said["open"])
+            self.assertIn("step_00000/model.layers.1.mlp.output", said["open_at"])
+            self.assertFalse([name for name in said["open_at"] if "layers.1." not in name])
+            brief = verify(folder, model, "--brief", "--min-coverage", "0.5")
+            self.assertEqual(brief.returncode, 3)
+            self.assertIn("Place     not checked there: ", brief.stdout)
+
     def test_a_cast_that_rounds_towards_zero_is_named(self):
         """The KV cache of vLLM 0.32 on a CPU; attention reads the codes that were written, so it is not off."""
         code, said = answer("fault-cache-rounds-towards-zero")
