@@ -11,7 +11,7 @@ scenario), and a half is ended by SIGKILL, the others by SIGTERM. Afterwards
   command again goes on from what lies in OUT.partial to the bytes of an undisturbed run;
 - the inputs and the files beside, whatever their names, are as they were;
 - after SIGTERM the command has ended within a second with 143, and no temporary file is left; a killed one may leave
-  some, under names that nobody else has.
+  some, under names that nobody else has, and the file of its lock, which the same command removes when it ends.
 
 Prints a line a command; the exit code is 1 when a promise was broken.
 """
@@ -62,6 +62,9 @@ class Writer:
         self.partial = partial  # what it leaves without an old file may be an interrupted recording
         self.resumes = resumes  # it goes on from OUT.partial, and never replaces what is there
 
+    def lock(self):
+        return f".{self.output}.lock"
+
 
 class Trials:
     def __init__(self, nanscope, folder, seed):
@@ -76,8 +79,8 @@ class Trials:
         return os.path.join(self.folder, name)
 
     def is_recording(self, name):
-        """Whole or interrupted: it can be read."""
-        return self.call("diagnose", name, "--brief", "--no-recompute").returncode in (0, 1)
+        """Whole or interrupted: it can be read, though there may be nothing to judge yet."""
+        return self.call("diagnose", name, "--brief", "--no-recompute").returncode in (0, 1, 3)
 
     def remove(self, name):
         path = self.path(name)
@@ -124,6 +127,8 @@ class Trials:
         if writer.resumes:
             folders.append(writer.output + ".partial")
             foreign -= set(folders)
+            if kill == signal.SIGKILL:
+                foreign.discard(writer.lock())  # nobody holds it: the next command takes it over, and removes it
         for name in filter(lambda one: os.path.isdir(self.path(one)), folders):
             left += [one for one in os.listdir(self.path(name)) if TEMPORARY.search(one)]
         if foreign:
@@ -168,7 +173,7 @@ class Trials:
         again = self.call(*writer.words)
         if again.returncode != 0 or not writer.whole():
             return ["what was left cannot be gone on from: " + again.stderr.decode().strip()]
-        return ["the partial folder is left"] if os.path.lexists(self.path(writer.output + ".partial")) else []
+        return [f"{name} is left" for name in (writer.output + ".partial", writer.lock()) if os.path.lexists(self.path(name))]
 
 
 def is_json(path):
