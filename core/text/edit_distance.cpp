@@ -7,7 +7,8 @@
 
 namespace nanscope {
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
+std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t most) {
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) >= most) return most;
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -17,8 +18,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
       diagonal = row[j + 1];
       row[j + 1] = std::min({substitute, row[j] + 1, row[j + 1] + 1});
     }
+    // No later row has less than the least of this one.
+    if (*std::min_element(row.begin(), row.end()) >= most) return most;
   }
-  return row.back();
+  return std::min(most, row.back());
 }
 
 std::string lower_case(std::string_view text) {

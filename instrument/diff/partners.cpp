@@ -9,8 +9,8 @@
 #include <sstream>
 #include <tuple>
 
-#include "core/near.h"
 #include "instrument/diff/sample.h"
+#include "instrument/files/near_names.h"
 
 namespace nanscope::align {
 namespace {
@@ -273,8 +273,8 @@ class Matchmaker {
   void list_alone(Side& own, Side& other, const std::vector<bool>& taken, bool of_a) {
     std::map<std::string, const Group*> names;
     for (const Group& group : other.groups.all()) names.emplace(group.text(), &group);
-    std::set<std::string> words;
-    for (const auto& [text, group] : names) words.insert(text);
+    std::vector<std::string> words;
+    for (const auto& [text, group] : names) words.push_back(text);
     std::set<std::string> met;
     const auto file_name = [&](std::size_t at) { return own.group(at).sheets.front().tensor->name; };
     for (std::size_t at = 0; at < taken.size(); ++at) {
@@ -294,7 +294,7 @@ class Matchmaker {
         if (lone.shape) listed_.insert(group.text());
       } else {
         lone.reason = fmt::format("{} has no tensor of its name or op, and none with its values", other.name);
-        lone.candidate = near_names(words, group.text(), 1);
+        if (const std::string* near = nearest(group.text(), words)) lone.candidate = *near;
       }
       made_.alone.push_back(std::move(lone));
     }

@@ -38,7 +38,7 @@ const std::string* nearest(std::string_view word, std::span<const std::string> c
   const std::string* best = nullptr;
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
-    const std::size_t distance = edit_distance(lower, lower_case(candidate));
+    const std::size_t distance = edit_distance(lower, lower_case(candidate), best_distance);
     if (distance < best_distance) {
       best = &candidate;
       best_distance = distance;
