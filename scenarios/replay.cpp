@@ -154,67 +154,6 @@ class VerifyProbe final : public Probe {
   ObservationQueue queue_;
 };
 
-/// Keeps the elements of tensors from `first` on, until they fill the budget.
-class GrabProbe final : public Probe {
- public:
-  struct Grabbed {
-    TensorData data;
-    std::uint64_t hash = 0;
-  };
-
-  GrabProbe(kernels::Device& device, std::int64_t first, std::size_t budget)
-      : first_(first),
-        budget_(budget),
-        queue_(
-            device, [this](Observation observation) { return keep(std::move(observation)); },
-            [](std::size_t bytes) { return std::vector<std::byte>(bytes); }) {}
-
-  Status on_op(const ProbeOp& op) override {
-    for (const ProbeTensor& tensor : op.outputs) {
-      if (tensor.id < first_) continue;
-      held_bytes_ += tensor_bytes(tensor.view);
-      if (held_bytes_ > budget_ && asked_ > 0) {
-        full = true;
-        if (Status kept = queue_.finish(); !kept) return kept;
-        return fail(kEnough);
-      }
-      ++asked_;
-      waiting_.push_back({tensor.id, tensor.view.format, tensor.view.rows, tensor.view.columns});
-      if (Status asked = queue_.observe({.view = tensor.view, .health = false, .bytes = true}); !asked) return asked;
-    }
-    return {};
-  }
-  Status on_step_end(const StepRow&) override { return queue_.finish(); }
-  Status on_request_end(const RequestRow&) override { return queue_.finish(); }
-
-  std::map<std::int64_t, Grabbed> held;
-  bool full = false;
-
- private:
-  struct Waiting {
-    std::int64_t id;
-    Format format;
-    std::int64_t rows;
-    std::int64_t columns;
-  };
-
-  Status keep(Observation observation) {
-    const Waiting tensor = waiting_.front();
-    waiting_.pop_front();
-    const std::uint64_t hash = observation.hash;
-    TensorData data{tensor.format, tensor.rows, tensor.columns, std::move(observation).take_bytes()};
-    held.emplace(tensor.id, Grabbed{std::move(data), hash});
-    return {};
-  }
-
-  std::int64_t first_;
-  std::size_t budget_;
-  std::size_t held_bytes_ = 0;
-  std::int64_t asked_ = 0;
-  std::deque<Waiting> waiting_;
-  ObservationQueue queue_;
-};
-
 /// Whether the outputs of the requests are those recorded.
 std::optional<Divergence> compare_outputs(const Recording& recording, const RunResult& result) {
   const auto recorded = recording.requests();
@@ -291,8 +230,8 @@ tl::unexpected<NotKnown> ReplayTensors::stopped_or_unreadable(const Error& error
   return stop_.stop_requested() ? absent("stopped") : unreadable(error.message);
 }
 
-Fact<void> ReplayTensors::run_from(std::int64_t tensor) {
-  const auto spec = run_spec_of(recording_);
+Fact<void> ReplayTensors::start(std::int64_t first) {
+  auto spec = run_spec_of(recording_);
   if (!spec) return unreadable(spec.error().message);
   if (of_other_tensor_cores(*spec, recording_, workbench_.device())) {
     return absent(fmt::format(
@@ -300,38 +239,45 @@ Fact<void> ReplayTensors::run_from(std::int64_t tensor) {
         "what it does not hold can be made on {} alone",
         recording_.path().string(), recording_.info().isa, workbench_.device().info().isa, recording_.info().isa));
   }
+  run_.reset();  // first: both together would be twice the budget
   auto engine = workbench_.engine(spec->config, stop_);
   if (!engine) return stopped_or_unreadable(engine.error());
-  // What was asked for must come out even when its step alone is larger than the budget.
-  for (const std::int64_t first : {step_start(recording_, tensor), tensor}) {
-    held_.clear();  // first: both together would be twice the budget
-    GrabProbe probe(workbench_.device(), first, budget_);
-    const auto result = (*engine)->run(spec->requests, spec->transients, probe, {.progress = {}, .stop = stop_});
-    ++replays_;
-    if (!result && !probe.full) return stopped_or_unreadable(result.error());
-    for (auto& [id, grabbed] : probe.held) held_.emplace(id, Held{std::move(grabbed.data), grabbed.hash});
-    if (held_.contains(tensor)) return {};
+  run_ = std::make_unique<PausedRun>(workbench_, std::move(*spec), std::move(*engine), first, budget_, stop_);
+  ++replays_;
+  return {};
+}
+
+Fact<const MadeTensor*> ReplayTensors::made(std::int64_t tensor) {
+  if (run_) {
+    if (const MadeTensor* held = run_->find(tensor)) return held;
   }
+  if (failed_) return tl::unexpected(*failed_);
+  if (!run_ || !run_->may_make(tensor)) {
+    if (Fact<void> started = start(step_start(recording_, tensor)); !started) {
+      // The next tensor would need the same run, and take as long.
+      failed_ = started.error();
+      return tl::unexpected(*failed_);
+    }
+  }
+  if (Status reached = run_->reach(tensor); !reached) {
+    const tl::unexpected<NotKnown> why = stopped_or_unreadable(reached.error());
+    failed_ = why.value();
+    return why;
+  }
+  if (const MadeTensor* held = run_->find(tensor)) return held;
   return unreadable(fmt::format("replay made no tensor {}: the run is not the recorded one", tensor));
 }
 
 Fact<TensorData> ReplayTensors::fetch(std::int64_t tensor) {
   const auto row = recording_.tensor(tensor);
   if (!row) return unreadable(row.error().message);
-  if (!held_.contains(tensor)) {
-    if (failed_) return tl::unexpected(*failed_);
-    if (Fact<void> run = run_from(tensor); !run) {
-      // The next tensor would need the same run, and take as long.
-      failed_ = run.error();
-      return tl::unexpected(*failed_);
-    }
-  }
-  const Held& held = held_.at(tensor);
-  const bool same_shape =
-      held.data.format == row->format && held.data.tokens == row->tokens && held.data.channels == row->channels;
-  if (same_shape && held.hash == row->hash) return held.data;
+  const Fact<const MadeTensor*> held = made(tensor);
+  if (!held) return tl::unexpected(held.error());
+  const auto& [data, hash] = **held;
+  const bool same_shape = data.format == row->format && data.tokens == row->tokens && data.channels == row->channels;
+  if (same_shape && hash == row->hash) return data;
   return unreadable(fmt::format("tensor {}: replay makes {} {:016x}, the recording has {} {:016x}", tensor,
-                                shape_text(held.data.format, held.data.tokens, held.data.channels), held.hash,
+                                shape_text(data.format, data.tokens, data.channels), hash,
                                 shape_text(row->format, row->tokens, row->channels), row->hash));
 }
 

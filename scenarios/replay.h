@@ -1,7 +1,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -12,6 +11,7 @@
 #include "core/result.h"
 #include "core/run/tensor_source.h"
 #include "instrument/engine/engine.h"
+#include "scenarios/paused_run.h"
 #include "scenarios/run_spec.h"
 #include "scenarios/workbench.h"
 
@@ -51,9 +51,9 @@ struct ReplayReport {
 /// not the recorded hash, or was stopped.
 Result<ReplayReport> replay(Workbench& workbench, const Recording& recording, const RunControl& control = {});
 
-/// Elements that a recording does not hold, re-made by running it again. One replay fetches what
-/// follows the tensor asked for as well, up to the budget, so that a walk over neighbours costs one.
-/// A tensor whose hash is not the recorded one is refused.
+/// Elements that a recording does not hold, re-made by running it again. The run waits where the tensor asked for was
+/// made, and goes on from there: a walk from the first tensor to the last costs one replay. It keeps what it made, up
+/// to the budget, for walks back. A tensor whose hash is not the recorded one is refused.
 class ReplayTensors final : public TensorSource {
  public:
   static constexpr std::size_t kBudget = std::size_t{512} << 20;
@@ -66,11 +66,9 @@ class ReplayTensors final : public TensorSource {
   int replays() const { return replays_; }
 
  private:
-  struct Held {
-    TensorData data;
-    std::uint64_t hash = 0;
-  };
-  Fact<void> run_from(std::int64_t tensor);
+  /// A run that keeps the tensors from `first` on.
+  Fact<void> start(std::int64_t first);
+  Fact<const MadeTensor*> made(std::int64_t tensor);
   tl::unexpected<NotKnown> stopped_or_unreadable(const Error& error) const;
 
   Workbench& workbench_;
@@ -78,7 +76,7 @@ class ReplayTensors final : public TensorSource {
   std::size_t budget_;
   std::stop_token stop_;
   int replays_ = 0;
-  std::map<std::int64_t, Held> held_;
+  std::unique_ptr<PausedRun> run_;
   std::optional<NotKnown> failed_;  ///< why the run cannot be run, or was stopped
 };
 

@@ -48,7 +48,7 @@ bool linear_of(Values& values, const Op& op, const Tensor& out, const OpForm& fo
                     ? run.tensor(form.other)
                     : run.input(op, form.rounded_scales ? "weight_served" : "weight");
   if (into.weight == nullptr || !into.weight->known || into.weight->stated) {
-    why = "its weight was not dumped";
+    why = kWeightNotDumped;
     return false;
   }
   into.scale =
@@ -561,7 +561,7 @@ bool predict_gemm(Values& values, const Op& op, const Tensor& out, const OpForm&
                   std::int64_t count, Prediction& into, std::string& why) {
   // Looked at before the input is computed: without a weight nothing is.
   if (values.run().input(op, "weight") == nullptr) {
-    why = "its weight was not dumped";
+    why = kWeightNotDumped;
     return false;
   }
   if (form.variant == kOverRanks) return predict_over_ranks(values, op, out, first, count, into, why);

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "instrument/recompute/values.h"
@@ -28,6 +29,9 @@ using OpForms = std::function<std::vector<OpForm>(Values& values, const Op& op, 
 
 /// Null for kinds that cannot be done again.
 const Recipe* recipe_of(OpKind kind);
+
+/// Why a product is not computed.
+inline constexpr std::string_view kWeightNotDumped = "its weight was not dumped";
 
 // What recipes share.
 std::vector<OpForm> no_forms(Values&, const Op&, const Tensor&);

@@ -106,6 +106,13 @@ void leave_open(Prediction& prediction) {
   }
 }
 
+/// Whether its weight is one of which a recording has the name alone.
+bool lacks_weight(const Op& op) {
+  return std::any_of(op.inputs.begin(), op.inputs.end(), [](const Input& input) {
+    return input.role == "weight" && input.tensor == 0 && !input.weight.empty();
+  });
+}
+
 }  // namespace
 
 bool deviates(const Recomputed& result) {
@@ -498,6 +505,11 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
                                             std::string* why) {
   const Recipe* recipe = recipe_of(op.kind);
   if (recipe == nullptr || !out.known || out.stated) return std::nullopt;
+  // Its output is not read, which may take a replay.
+  if (out.role != "stats" && lacks_weight(op)) {
+    if (why != nullptr) *why = kWeightNotDumped;
+    return std::nullopt;
+  }
   Recomputed made;
   made.op = op.id;
   made.step = op.step;

@@ -146,6 +146,37 @@ TEST_F(Replay, RemakesTensorsAndRefusesThoseThatAreNotTheRecordedOnes) {
   fs::remove(copy);
 }
 
+/// Less is kept than a step makes.
+TEST_F(Replay, AWalkForwardsCostsOneReplayAndOneBackAnother) {
+  const Recording recording = Recording::open(path_).value();
+  const std::vector<TensorHash> all = recording.tensor_hashes().value();
+  ReplayTensors tensors(*bench_, recording, std::size_t{1} << 16);
+  for (const TensorHash& one : all) {
+    const auto data = tensors.fetch(one.id);
+    ASSERT_TRUE(data.has_value()) << data.error().text;
+    ASSERT_EQ(data->tokens, one.tokens);
+  }
+  EXPECT_EQ(tensors.replays(), 1);
+  EXPECT_TRUE(tensors.fetch(all.back().id).has_value()) << "the last one is kept";
+  EXPECT_EQ(tensors.replays(), 1);
+  EXPECT_TRUE(tensors.fetch(all.front().id).has_value());
+  EXPECT_EQ(tensors.replays(), 2);
+}
+
+/// A run that nobody reads to its end waits, and is ended with what reads it.
+TEST_F(Replay, TwoRunsWaitOnOneWorkbench) {
+  const Recording recording = Recording::open(path_).value();
+  const std::vector<TensorHash> all = recording.tensor_hashes().value();
+  ReplayTensors one(*bench_, recording);
+  ReplayTensors other(*bench_, recording);
+  for (std::size_t i = 0; i < all.size() / 2; ++i) {
+    const auto a = one.fetch(all[i].id);
+    const auto b = other.fetch(all[i].id);
+    ASSERT_TRUE(a.has_value() && b.has_value());
+    ASSERT_TRUE(a->bytes == b->bytes);
+  }
+}
+
 TEST_F(Replay, StopsWhileItRemakesATensor) {
   const Recording recording = Recording::open(path_).value();
   const auto logits = find(recording, "0/0/-/lm_head.logits");
