@@ -26,6 +26,7 @@ fs::path program_folder() {
   std::error_code error;
   if (const fs::path program = fs::read_symlink("/proc/self/exe", error); !error) return program.parent_path();
   // Without /proc, as in a bare chroot: the name that it was started by.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel gives pointers as numbers.
   const auto* started = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
   if (started == nullptr) return {};
   return fs::canonical(started, error).parent_path();

@@ -45,6 +45,7 @@ std::string called(RunView& run, const Tensor& tensor) {
 
 std::string several(RunView& run, const std::vector<const Tensor*>& found) {
   std::vector<std::string> names;
+  names.reserve(found.size());
   for (const Tensor* tensor : found) names.push_back(called(run, *tensor));
   return "matches several: " + listed(std::move(names));
 }
@@ -202,6 +203,7 @@ class PlaceFinder {
       if (one->role == (place_.role.empty() ? "out" : place_.role)) return one;
     }
     std::vector<std::string> names;
+    names.reserve(outputs.size());
     for (const Tensor* one : outputs) names.push_back(place_of(run_, *one));
     return fail(fmt::format("{}: {}", place_.role.empty() ? "the op has several outputs" : "the op has other outputs",
                             listed(std::move(names))));

@@ -1,5 +1,8 @@
 #include "core/run/op_kind.h"
 
+#include <array>
+#include <cstddef>
+
 namespace nanscope {
 
 std::string_view name(OpKind kind) {
@@ -21,18 +24,14 @@ std::optional<OpKind> op_kind(std::string_view word) {
   return std::nullopt;
 }
 
-// Cases of a table may be equal.
-// NOLINTNEXTLINE(bugprone-branch-clone)
 bool by_row(OpKind kind) {
   enum class Rows : std::uint8_t { by_row, mixed };
-  switch (kind) {
-#define NANSCOPE_OP_KIND(enumerator, word, rows, attributes) \
-  case OpKind::enumerator:                                   \
-    return Rows::rows == Rows::by_row;
+  static constexpr std::array kOfKinds{
+#define NANSCOPE_OP_KIND(enumerator, word, rows, attributes) Rows::rows,
 #include "core/run/op_kinds.def"
 #undef NANSCOPE_OP_KIND
-  }
-  return false;
+  };
+  return kOfKinds.at(static_cast<std::size_t>(kind)) == Rows::by_row;
 }
 
 }  // namespace nanscope

@@ -132,7 +132,7 @@ Fact<std::shared_ptr<const TensorData>> CachedTensors::fetch(std::int64_t tensor
   const auto size_of = [](const Entry& entry) { return entry.data ? (*entry.data)->bytes.size() : 0; };
   const auto kept = entries_.emplace(tensor, Entry{std::move(data), uses_.begin()}).first;
   held_ += size_of(kept->second);
-  const Fact<std::shared_ptr<const TensorData>> given = kept->second.data;
+  Fact<std::shared_ptr<const TensorData>> given = kept->second.data;
   while (held_ > budget_ && uses_.size() > 1) {
     const auto last = entries_.find(uses_.back());
     held_ -= size_of(last->second);
