@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/divide_among_ranks.h"
 #include "cli/facts_files.h"
 #include "cli/investigate.h"
 #include "cli/open_target.h"
@@ -212,6 +213,21 @@ class DiagnoseRun {
   bool unchanged_ = false;  ///< counterfactuals failed, or some of them did for want of memory
 };
 
+/// Facts of the file that was named or, where mpirun or srun started several processes, of all of them. `ended`: the
+/// exit code of a process that only helps.
+Result<std::optional<DumpFacts>> facts_for(const DiagnoseArguments& arguments, const Interrupt& interrupt,
+                                           std::optional<int>& ended) {
+  if (!started_as_rank()) return read_facts(arguments.facts);
+  if (arguments.targets.size() > 1) return fail("several ranks share one dump: name one target");
+  return divide_among_ranks({.target = arguments.targets.front(),
+                             .model = arguments.model,
+                             .facts = arguments.facts,
+                             .follow_links = arguments.follow_links,
+                             .recompute = !arguments.no_recompute,
+                             .progress = arguments.progress},
+                            interrupt, ended);
+}
+
 int diagnose_targets(const DiagnoseArguments& arguments, const Interrupt& interrupt) {
   if (arguments.brief && arguments.format != "text") return complain("--brief is for --format text");
   if (arguments.brief && arguments.counterfactuals)
@@ -219,7 +235,9 @@ int diagnose_targets(const DiagnoseArguments& arguments, const Interrupt& interr
   if (const Status known = check_classes(arguments.fail_on); !known) return complain(known.error().message);
   auto baseline = read_baseline(arguments.baseline);
   if (!baseline) return complain("--baseline: " + baseline.error().message);
-  auto facts = read_facts(arguments.facts);
+  std::optional<int> ended;
+  auto facts = facts_for(arguments, interrupt, ended);
+  if (ended) return *ended;
   if (!facts) return complain("--facts: " + facts.error().message);
   if (*facts && arguments.targets.size() > 1) return complain("--facts: facts are of one dump: name one target");
   return DiagnoseRun(arguments, std::move(*baseline), std::move(*facts), interrupt).run();

@@ -104,15 +104,7 @@ bool DumpFacts::take(std::span<const std::byte> record) {
   }
 }
 
-Result<DumpFacts> DumpFacts::read(const fs::path& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
-  if (!file) return tl::unexpected(file.error());
-  const std::span<const std::byte> bytes = file->bytes();
-  if (!as_text(bytes).starts_with(kFactsMagic))
-    return fail(path.string() + ": no facts of nanscope: expected the line 'nanscope facts 1' at offset 0");
-  DumpFacts facts;
-  facts.path_ = path;
-  std::size_t at = kFactsMagic.size();
+tl::expected<std::size_t, std::size_t> DumpFacts::take_whole(std::span<const std::byte> bytes, std::size_t at) {
   while (bytes.size() - at >= kFrame) {
     facts_bytes::Reader frame(bytes.subspan(at, kFrame));
     const std::uint64_t size = frame.number();
@@ -120,13 +112,31 @@ Result<DumpFacts> DumpFacts::read(const fs::path& path) {
     const std::uint64_t hash = frame.number();
     if (sized && size > bytes.size() - at - kFrame) break;
     const auto record = bytes.subspan(at + kFrame, sized ? static_cast<std::size_t>(size) : 0);
-    if (!sized || XXH3_64bits(record.data(), record.size()) != hash || !facts.take(record))
-      return fail(
-          fmt::format("{}: damaged: the record at offset {} is not what was written; scan again", path.string(), at));
+    if (!sized || XXH3_64bits(record.data(), record.size()) != hash || !take(record)) return tl::unexpected(at);
     at += kFrame + record.size();
   }
-  if (Status same = file->check(); !same) return tl::unexpected(same.error());
-  facts.whole_bytes_ = at;
+  return at;
+}
+
+Status DumpFacts::take_records(std::span<const std::byte> records) {
+  const auto whole = take_whole(records, 0);
+  return whole && *whole == records.size() ? Status() : fail("facts of another process are damaged");
+}
+
+Result<DumpFacts> DumpFacts::read(const fs::path& path, bool growing) {
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file) return tl::unexpected(file.error());
+  const std::span<const std::byte> bytes = file->bytes();
+  if (!as_text(bytes).starts_with(kFactsMagic))
+    return fail(path.string() + ": no facts of nanscope: expected the line 'nanscope facts 1' at offset 0");
+  DumpFacts facts;
+  facts.path_ = path;
+  const auto whole = facts.take_whole(bytes, kFactsMagic.size());
+  if (!whole)
+    return fail(fmt::format("{}: damaged: the record at offset {} is not what was written; scan again", path.string(),
+                            whole.error()));
+  if (Status same = growing ? Status() : file->check(); !same) return tl::unexpected(same.error());
+  facts.whole_bytes_ = *whole;
   return facts;
 }
 

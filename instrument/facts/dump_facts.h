@@ -36,7 +36,14 @@ class DumpFacts final : public TensorFacts {
  public:
   /// Errors, in one line: it cannot be read, is none, is damaged. A record that a killed writer left half-written
   /// counts as not there.
-  static Result<DumpFacts> read(const std::filesystem::path& path);
+  /// `growing`: another process appends to it meanwhile.
+  static Result<DumpFacts> read(const std::filesystem::path& path, bool growing = false);
+
+  DumpFacts() = default;
+  /// None yet.
+  explicit DumpFacts(FactsOrigin origin) : origin_(std::move(origin)), has_origin_(true) {}
+  /// Adds records as they stand in a file, which another process sent. Error: they are damaged.
+  Status take_records(std::span<const std::byte> records);
 
   /// Adds those of another part. Errors: of another dump, or by another nanscope; both have the same part.
   Status merge(DumpFacts other);
@@ -60,6 +67,8 @@ class DumpFacts final : public TensorFacts {
  private:
   friend class FactsFile;
   bool take(std::span<const std::byte> record);
+  /// Bytes of whole records; where one is damaged, its place.
+  tl::expected<std::size_t, std::size_t> take_whole(std::span<const std::byte> bytes, std::size_t at);
 
   std::filesystem::path path_;
   FactsOrigin origin_;

@@ -39,6 +39,8 @@ class FactsFile {
   ~FactsFile();
 
   void add(const std::string& record);
+  /// Records that are framed() already.
+  void add_framed(const std::string& records) { write(records); }
   /// Error: a record could not be written.
   const Status& status() const { return status_; }
 

@@ -211,4 +211,18 @@ TEST_F(DividedScan, BadUsageIsOneLine) {
   expect_refused("diagnose dump dump --facts p1-1", "one target");
 }
 
+/// Started as mpirun or srun would, by a launcher that no MPI knows: MPI is missing, or sees one process.
+TEST_F(DividedScan, SeveralProcessesNeedMpi) {
+  for (const auto& [variable, value] : {std::pair{"OMPI_COMM_WORLD_SIZE", "2"}, std::pair{"PMI_SIZE", "3"}}) {
+    ::setenv(variable, value, 1);
+    expect_refused("diagnose dump dump", "several ranks share one dump");
+    EXPECT_EQ(run("scan dump -o part --part 1/2").code, 0) << "a scan is of one process";
+    fs::remove(folder_ / "part");
+    ::unsetenv(variable);
+  }
+  ::setenv("SLURM_NTASKS", "4", 1);
+  EXPECT_EQ(run("diagnose dump").code, 0) << "a batch script is one process";
+  ::unsetenv("SLURM_NTASKS");
+}
+
 }  // namespace
