@@ -130,10 +130,10 @@ class Leader {
     if (status) status = take_own();
     line.clear();
     if (progress)
-      complain(fmt::format("{} ranks, {:.1f} s: {:.1f} MiB of tensors, {:.3f} MiB of facts sent", ranks_.size(),
+      complain(fmt::format("{} ranks, {:.1f} s: {:.1f} MiB of tensors, {:.1f} KiB of facts sent", ranks_.size(),
                            std::chrono::duration<double>(Clock::now() - start).count(),
                            static_cast<double>(job_.scan->counts().bytes) / 0x1p20,
-                           static_cast<double>(sent_) / 0x1p20));
+                           static_cast<double>(sent_) / 0x1p10));
     if (status && file_) file_->add(facts_records::part(1, {job_.scan->counts().tensors, failed_ == 0}));
     if (status && file_ && !file_->status()) return file_->status();
     return status;

@@ -6,6 +6,7 @@ ranks_test.py NANSCOPE [--dump FOLDER] [--kills 5]
 Needs mpirun and numpy. Without --dump, a dump of products is made."""
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -99,8 +100,9 @@ def check_kills(job: Job, kills: int, folder: str) -> None:
                                    stderr=subprocess.DEVNULL)
         time.sleep(random.uniform(0.1, length))
         workers = workers_of(process.pid, job.nanscope)
-        if workers:
-            os.kill(random.choice(workers), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
+            if workers:
+                os.kill(random.choice(workers), signal.SIGKILL)
         code = process.wait(timeout=600)
         ended += code != expected[0]
         before = records(facts) if os.path.exists(facts) else []
