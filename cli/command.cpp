@@ -101,7 +101,8 @@ report::Terminal output_terminal() {
   report::Terminal terminal;
   std::setlocale(LC_CTYPE, "");
   terminal.utf8 = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
-  const bool interactive = isatty(STDOUT_FILENO) == 1;
+  // mpirun gives its processes terminals of its own, whatever its own output is.
+  const bool interactive = isatty(STDOUT_FILENO) == 1 && !set("OMPI_COMM_WORLD_SIZE");
   const char* term = std::getenv("TERM");
   terminal.color = interactive && !set("NO_COLOR") && !(term && std::string_view(term) == "dumb");
   terminal.width = output_width(interactive);

@@ -40,6 +40,8 @@ void add_diagnose_command(CLI::App& app, Action& action);
 void add_why_command(CLI::App& app, Action& action);
 void add_diff_command(CLI::App& app, Action& action);
 void add_bits_command(CLI::App& app, Action& action);
+void add_scan_command(CLI::App& app, Action& action);
+void add_merge_command(CLI::App& app, Action& action);
 void add_tokens_command(CLI::App& app, Action& action);
 void add_loss_command(CLI::App& app, Action& action);
 void add_memory_command(CLI::App& app, Action& action);

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/divide_among_ranks.h"
+#include "cli/facts_files.h"
 #include "cli/investigate.h"
 #include "cli/open_target.h"
 #include "cli/replay_limits.h"
@@ -40,6 +42,8 @@ struct DiagnoseArguments {
   std::vector<std::string> fail_on;
   std::string baseline;
   std::string model;
+  std::string facts;
+  bool facts_only = false;
   double min_coverage = 0;
   std::string format = "text";
   RunLimits limits = kReplayLimits;
@@ -71,8 +75,9 @@ Result<std::optional<Baseline>> read_baseline(const std::string& path) {
 
 class DiagnoseRun {
  public:
-  DiagnoseRun(const DiagnoseArguments& arguments, std::optional<Baseline> baseline, const Interrupt& interrupt)
-      : arguments_(arguments), baseline_(std::move(baseline)), interrupt_(interrupt) {}
+  DiagnoseRun(const DiagnoseArguments& arguments, std::optional<Baseline> baseline, std::optional<DumpFacts> facts,
+              const Interrupt& interrupt)
+      : arguments_(arguments), baseline_(std::move(baseline)), facts_(std::move(facts)), interrupt_(interrupt) {}
 
   int run() {
     for (const std::string& target : arguments_.targets) {
@@ -96,7 +101,9 @@ class DiagnoseRun {
                                     {.progress = arguments_.progress,
                                      .limits = arguments_.limits,
                                      .follow_links = arguments_.follow_links,
-                                     .model = arguments_.model});
+                                     .model = arguments_.model,
+                                     .facts = facts_ ? &*facts_ : nullptr,
+                                     .facts_only = arguments_.facts_only});
     const auto analysis = opened ? analyse_target(**opened, interrupt_, !arguments_.no_recompute, arguments_.progress)
                                  : tl::unexpected(opened.error());
     if (!analysis) {
@@ -200,10 +207,26 @@ class DiagnoseRun {
 
   const DiagnoseArguments& arguments_;
   std::optional<Baseline> baseline_;
+  std::optional<DumpFacts> facts_;
   const Interrupt& interrupt_;
   std::vector<report::Diagnosed> all_;
   bool unchanged_ = false;  ///< counterfactuals failed, or some of them did for want of memory
 };
+
+/// Facts of the file that was named or, where mpirun or srun started several processes, of all of them. `ended`: the
+/// exit code of a process that only helps.
+Result<std::optional<DumpFacts>> facts_for(const DiagnoseArguments& arguments, const Interrupt& interrupt,
+                                           std::optional<int>& ended) {
+  if (!started_as_rank()) return read_facts(arguments.facts);
+  if (arguments.targets.size() > 1) return fail("several ranks share one dump: name one target");
+  return divide_among_ranks({.target = arguments.targets.front(),
+                             .model = arguments.model,
+                             .facts = arguments.facts,
+                             .follow_links = arguments.follow_links,
+                             .recompute = !arguments.no_recompute,
+                             .progress = arguments.progress},
+                            interrupt, ended);
+}
 
 int diagnose_targets(const DiagnoseArguments& arguments, const Interrupt& interrupt) {
   if (arguments.brief && arguments.format != "text") return complain("--brief is for --format text");
@@ -212,7 +235,12 @@ int diagnose_targets(const DiagnoseArguments& arguments, const Interrupt& interr
   if (const Status known = check_classes(arguments.fail_on); !known) return complain(known.error().message);
   auto baseline = read_baseline(arguments.baseline);
   if (!baseline) return complain("--baseline: " + baseline.error().message);
-  return DiagnoseRun(arguments, std::move(*baseline), interrupt).run();
+  std::optional<int> ended;
+  auto facts = facts_for(arguments, interrupt, ended);
+  if (ended) return *ended;
+  if (!facts) return complain("--facts: " + facts.error().message);
+  if (*facts && arguments.targets.size() > 1) return complain("--facts: facts are of one dump: name one target");
+  return DiagnoseRun(arguments, std::move(*baseline), std::move(*facts), interrupt).run();
 }
 
 }  // namespace
@@ -245,6 +273,16 @@ void add_diagnose_command(CLI::App& app, Action& action) {
       ->type_name("SHARE")
       ->check(CLI::Range(0.0, 1.0));
   add_dump_model(*command, arguments->model);
+  CLI::Option* facts =
+      command
+          ->add_option("--facts", arguments->facts,
+                       "Use what 'nanscope scan' computed of this dump, a file from 'nanscope merge' or one part; the "
+                       "rest is read as without it")
+          ->type_name("FILE");
+  command
+      ->add_flag("--facts-only", arguments->facts_only,
+                 "With --facts: leave out tensors that the facts lack; the verdict is then never clean")
+      ->needs(facts);
   command->add_flag("--no-recompute", arguments->no_recompute,
                     "Do not recompute ops from their inputs: faster, but wrong finite results stay undetected");
   command->add_flag("--counterfactuals", arguments->counterfactuals,

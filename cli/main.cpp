@@ -65,6 +65,8 @@ int run(int argc, char** argv, nanscope::cli::Interrupt& interrupt) {
   add_policies_command(app, action);
   add_loss_command(app, action);
   add_memory_command(app, action);
+  add_scan_command(app, action);
+  add_merge_command(app, action);
   add_attach_command(app, action);
   add_serve_command(app, action);
   add_probe_command(app, action);

@@ -20,6 +20,8 @@ Result<std::unique_ptr<scenarios::OpenRun>> open_target(const std::string& path,
     options.limits = wanted.limits;
     options.follow_links = wanted.follow_links;
     options.model = wanted.model;
+    options.facts = wanted.facts;
+    options.facts_only = wanted.facts_only;
     options.progress = [&line](std::uint64_t done, std::uint64_t total) {
       line.show(static_cast<std::int64_t>(done >> 20), static_cast<std::int64_t>(total >> 20), "");
     };

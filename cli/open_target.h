@@ -14,6 +14,8 @@ struct TargetOptions {
   RunLimits limits = kReplayLimits;  ///< of a replay
   bool follow_links = false;         ///< also follow links that lead out of the dump's folder
   std::string model = {};            ///< the folder of a dump's checkpoint; empty: none
+  const DumpFacts* facts = nullptr;  ///< of a dump, spare reading; must outlive the run
+  bool facts_only = false;           ///< tensors without facts are not looked at
 };
 
 /// Opens a recording or a dump with a progress line, and reports a dump's unread files on standard error. Errors: not a

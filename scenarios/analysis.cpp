@@ -1,5 +1,6 @@
 #include "scenarios/analysis.h"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "instrument/recompute/kernel_arithmetic.h"
 #include "instrument/verify/model_forms.h"
 #include "instrument/verify/tables.h"
+#include "scenarios/divided_scan.h"
 
 namespace nanscope::scenarios {
 
@@ -57,6 +59,17 @@ void add_unread(std::span<const RunNote> unread, std::vector<RunNote>& notes) {
     std::string text = "not read: " + note.text;
     if (told.emplace(note.tensor, text).second) notes.push_back({note.tensor, std::move(text)});
   }
+}
+
+/// Tensors without facts, where nothing else was to be used.
+void add_not_looked_at(std::span<const std::string> tensors, Diagnosis& diagnosis) {
+  diagnosis.coverage.not_looked_at = static_cast<std::int64_t>(tensors.size());
+  if (tensors.empty()) return;
+  diagnosis.notes.push_back({tensors.front(), tensors.size() == 1
+                                                  ? std::string("was not looked at: it is not among the facts")
+                                                  : fmt::format("and {} more tensors were not looked at: they are not "
+                                                                "among the facts",
+                                                                tensors.size() - 1)});
 }
 
 }  // namespace
@@ -116,22 +129,28 @@ Result<Analysis> analyse(RunView& run, const DiagnoseOptions& options) {
   return analysis;
 }
 
+KnownModel known_model(OpenRun& run) {
+  KnownModel known;
+  if (run.model() != nullptr) {
+    const auto model = std::make_shared<const ModelForms>(*run.model());
+    known.forms = [model](Values& values, const Op& op, const Tensor& out) { return model->of(values, op, out); };
+    known.decides = [](OpKind kind) { return ModelForms::decides(kind); };
+    known.tables = [model](Recomputer& recomputer, const Step& step) { return judge_tables(recomputer, *model, step); };
+  }
+  known.norm_eps.assign(run.norm_eps().begin(), run.norm_eps().end());
+  return known;
+}
+
 Result<Analysis> analyse(OpenRun& run, const DiagnoseOptions& options) {
   DiagnoseOptions known = options;
-  std::optional<ModelForms> model;
-  if (run.model() != nullptr) {
-    model.emplace(*run.model());
-    known.model.forms = [&](Values& values, const Op& op, const Tensor& out) { return model->of(values, op, out); };
-    known.model.decides = [](OpKind kind) { return ModelForms::decides(kind); };
-    known.model.tables = [&](Recomputer& recomputer, const Step& step) {
-      return judge_tables(recomputer, *model, step);
-    };
-  }
-  known.model.norm_eps.assign(run.norm_eps().begin(), run.norm_eps().end());
+  known.model = known_model(run);
+  std::optional<FactJudgements> judgements;
+  if (run.facts() != nullptr) known.judgements = &judgements.emplace(run, *run.facts());
   auto analysis = analyse(run.view(), known);
   if (Status same = run.check(); !same) return tl::unexpected(same.error());
   if (!analysis) return fail(run.target() + ": " + analysis.error().message);
   add_unread(run.unread(), analysis->diagnosis.notes);
+  if (run.dump() != nullptr) add_not_looked_at(run.dump()->not_looked_at(), analysis->diagnosis);
   if (!run.model_note().empty()) analysis->diagnosis.notes.push_back({"", run.model_note()});
   if (run.recording() != nullptr) {
     const auto digest = digest_of(*run.recording());

@@ -42,6 +42,9 @@ Result<Analysis> analyse(RunView& run, const DiagnoseOptions& options);
 Result<Analysis> analyse(OpenRun& run, const DiagnoseOptions& options);
 Result<Analysis> analyse(const Recording& recording, TensorSource& tensors, std::string target);
 
+/// What the configuration of OpenRunOptions::model says of the run's ops. The run must outlive it.
+KnownModel known_model(OpenRun& run);
+
 /// XXH3 over (id, hash) of every tensor in logical order: equal digests, equal runs.
 Result<std::uint64_t> digest_of(const Recording& recording);
 

@@ -39,6 +39,7 @@ struct OpenRun::Parts {
   std::optional<ModelSpec> model;
   std::string model_note;
   std::vector<double> norm_eps;
+  const DumpFacts* facts = nullptr;
 
   Status open_recording(const std::filesystem::path& path, const OpenRunOptions& options) {
     Result<Recording> opened = Recording::open_checked(path, options.stop);
@@ -58,12 +59,16 @@ struct OpenRun::Parts {
     opening.sums = options.sums;
     opening.follow_links = options.follow_links;
     opening.checkpoint = options.model;
+    opening.scan = options.scan;
+    opening.known = options.facts;
+    opening.known_only = options.facts_only;
     return opening;
   }
 
   Status take_dump(Result<std::unique_ptr<OpenDump>> opened, const OpenRunOptions& options) {
     if (!opened) return tl::unexpected(std::move(opened.error()));
     dump = std::move(*opened);
+    facts = options.facts;
     look_at(dump->dump(), *dump, options);
     return {};
   }
@@ -126,6 +131,8 @@ Result<std::unique_ptr<OpenRun>> OpenRun::open(const std::filesystem::path& path
   const bool recorded = looks_like_recording(path.string());
   if (recorded && !options.model.empty())
     return fail(path.string() + ": it is a recording, which knows its model; --model is for dumps");
+  if (recorded && options.facts != nullptr)
+    return fail(path.string() + ": it is a recording, which has its health; --facts is for dumps");
   const Status opened = recorded ? parts->open_recording(path, options)
                                  : parts->take_dump(OpenDump::open(path, Parts::dump_options(options)), options);
   if (!opened) return tl::unexpected(opened.error());
@@ -164,6 +171,7 @@ DumpRun* OpenRun::dump_run() { return parts_->dump_run ? &*parts_->dump_run : nu
 const ModelSpec* OpenRun::model() const { return parts_->model ? &*parts_->model : nullptr; }
 std::span<const double> OpenRun::norm_eps() const { return parts_->norm_eps; }
 const std::string& OpenRun::model_note() const { return parts_->model_note; }
+const DumpFacts* OpenRun::facts() const { return parts_->facts; }
 const std::string& OpenRun::target() const { return parts_->target; }
 
 std::span<const RunNote> OpenRun::unread() const {

@@ -15,6 +15,7 @@
 #include "core/run/run_view.h"
 #include "core/run/tensor_source.h"
 #include "instrument/dump/open_dump.h"
+#include "instrument/facts/dump_facts.h"
 #include "instrument/model/model_spec.h"
 #include "scenarios/replay.h"
 
@@ -34,6 +35,9 @@ struct OpenRunOptions {
   /// The folder of a dump's checkpoint: its weights are those of the ops, and its config.json says how they are
   /// computed. Empty: none. A recording has its own.
   std::filesystem::path model = {};
+  bool scan = true;                  ///< false: a dump's tensors have no health
+  const DumpFacts* facts = nullptr;  ///< of a dump, spare reading; must outlive the run
+  bool facts_only = false;           ///< tensors without facts are not looked at
 };
 
 /// A file of which Recording::open() is to say what is wrong with it, rather than OpenDump: it has a recording's name,
@@ -70,6 +74,8 @@ class OpenRun {
   const std::string& model_note() const;
   /// Numbers under keys of the config.json that name an eps, where model() is null.
   std::span<const double> norm_eps() const;
+
+  const DumpFacts* facts() const;  ///< OpenRunOptions::facts
 
   const std::string& target() const;  ///< the path as it was given
   /// Files and tensors of a dump that could not be read, where others were: to be said aloud.

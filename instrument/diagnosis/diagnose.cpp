@@ -266,8 +266,9 @@ Result<Diagnosis> diagnose(RunView& run, Arithmetic& arithmetic, const DiagnoseO
   Diagnosis diagnosis;
   diagnosis.target = options.target;
   Facts facts(run);
-  Recomputer recomputer(facts, arithmetic,
-                        {.stop = options.stop, .progress = options.progress, .model = options.model});
+  Recomputer recomputer(
+      facts, arithmetic,
+      {.stop = options.stop, .progress = options.progress, .model = options.model, .judgements = options.judgements});
   Survey survey = survey_of(facts, recomputer, options.recompute);
   std::vector<Finding> findings;
   for (const Detector& detector : detectors()) {
@@ -318,7 +319,7 @@ Verdict Diagnosis::verdict() const {
     return Verdict::nothing_to_judge;
   }
   const bool whole = coverage.outputs > 0 && coverage.judged == coverage.outputs && coverage.in_part == 0 &&
-                     coverage.unknown_names == 0 && coverage.absent == 0;
+                     coverage.unknown_names == 0 && coverage.absent == 0 && coverage.not_looked_at == 0;
   return whole && !completeness.interrupted ? Verdict::clean : Verdict::no_fault_found;
 }
 

@@ -12,6 +12,7 @@
 #include "core/run/run_view.h"
 #include "instrument/diagnosis/evidence.h"
 #include "instrument/diagnosis/server_settings.h"
+#include "instrument/recompute/judgements.h"
 #include "instrument/recompute/known_model.h"
 
 namespace nanscope {
@@ -104,6 +105,7 @@ struct Coverage {
   std::int64_t in_part = 0;        ///< of those, outputs some of whose elements could not be recomputed
   std::int64_t unknown_names = 0;  ///< tensors that were scanned alone
   std::int64_t absent = 0;         ///< tensors that every other step of the run has
+  std::int64_t not_looked_at = 0;  ///< tensors that were left out, as the facts that were to be used lack them
   std::string first_absent;        ///< the first of them; empty: there are none
   std::vector<Gap> gaps;           ///< the most frequent first
   std::string next_step;           ///< the one that would judge most of the rest; empty where none is known
@@ -162,6 +164,7 @@ struct DiagnoseOptions {
   std::stop_token stop = {};
   std::function<void(std::size_t done, std::size_t total)> progress = {};  ///< ops recomputed
   KnownModel model = {};  ///< what is known of the run's model; empty: the diagnosis infers it from the numbers
+  Judgements* judgements = nullptr;  ///< see RecomputerOptions
 };
 
 /// Applies every detector to a run. Errors: it cannot be read; it was stopped.

@@ -90,6 +90,7 @@ Json to_json(const Diagnosis& diagnosis) {
                             {"judged_in_part", coverage.in_part},
                             {"unknown_names", coverage.unknown_names},
                             {"absent", coverage.absent},
+                            {"not_looked_at", coverage.not_looked_at},
                             {"first_absent", text_or_null(coverage.first_absent)},
                             {"gaps", std::move(gaps)},
                             {"next_step", text_or_null(coverage.next_step)}};

@@ -90,6 +90,7 @@ void OpenDump::add_tensors(const std::shared_ptr<Container>& container, const Du
   if (!stem.step) stem.step = step_in(file.stem());
   constexpr std::int64_t kSecond = 1'000'000'000;
   stored.modified = file.state.modified_s * kSecond + file.state.modified_ns;
+  stored.file = add_file(file, *container);
   std::vector<std::string> keys;
   if (stored.plain && stored.keeps_order) {
     for (const ContainedTensor& one : container->tensors()) keys.push_back(one.key);
@@ -285,41 +286,6 @@ Status OpenDump::sort() {
     });
     for (std::size_t i = 0; i < places.size(); ++i) dump_.tensors[places[i]] = std::move(members[i]);
   }
-  return {};
-}
-
-Status OpenDump::scan(const OpenDumpOptions& options) {
-  Result<std::unique_ptr<kernels::Device>> device = kernels::make_cpu_device(kernels::Isa::best, options.threads);
-  if (!device) return tl::unexpected(device.error());
-  device_ = std::move(*device);
-  std::vector<DumpTensor*> scanned;
-  std::uint64_t total = 0;
-  for (DumpTensor& tensor : dump_.tensors) {
-    if (const auto& stated = sources_[tensor.source].stated) {
-      tensor.health = *stated;
-      tensor.stated = true;
-    } else if (!of_checkpoint(tensor)) {
-      scanned.push_back(&tensor);
-      total += tensor.dtype->bytes(static_cast<std::uint64_t>(tensor.count()));
-    }
-  }
-  std::uint64_t sum = 0;
-  ScanOptions scanning{options.threads, {}, options.stop, {}};
-  if (!options.sums) scanning.sums = [](const DumpTensor& tensor) { return is_parameter(tensor); };
-  scanning.done = [&](std::size_t more) {
-    sum += more;
-    if (options.progress) options.progress(sum, total);
-  };
-  const auto unscanned = scan_tensors(
-      scanned, [&](std::size_t i) { return bytes(*scanned[i]); }, scanning);
-  if (!unscanned) return tl::unexpected(unscanned.error());
-  if (Status same = check(); !same) return same;
-  std::set<std::size_t> lost;
-  for (const UnscannedTensor& one : *unscanned) {
-    unread_.push_back({scanned[one.index]->name, one.reason});
-    lost.insert(scanned[one.index]->source);
-  }
-  std::erase_if(dump_.tensors, [&](const DumpTensor& tensor) { return lost.contains(tensor.source); });
   return {};
 }
 

@@ -19,6 +19,7 @@
 #include "instrument/dump/plain_files.h"
 #include "instrument/dump/producers/producer.h"
 #include "instrument/dump/recently_read.h"
+#include "instrument/dump/tensor_facts.h"
 #include "kernels/device.h"
 
 namespace nanscope {
@@ -32,6 +33,10 @@ struct OpenDumpOptions {
   bool sums = true;
   /// Files that links in the dump lead to are read out of it too.
   bool follow_links = false;
+  bool scan = true;  ///< false: tensors have no health; scan_some() gives it to those that it is asked for
+  /// Facts that spare the scan of their tensors; must outlive opening. Null: there are none.
+  const TensorFacts* known = nullptr;
+  bool known_only = false;  ///< tensors without facts are not looked at: see OpenDump::not_looked_at()
   /// A checkpoint's folder, whose weights take the place of those that the dump holds: see OpenDump::replaced().
   std::filesystem::path checkpoint = {};
   /// Weights that stand for the checkpoint's of the same names, which stay beside them.
@@ -60,6 +65,22 @@ class OpenDump final : public DumpElements {
   /// Files and tensors that are damaged, hostile or not to be opened, where others were read: the diagnosis is of
   /// those. Each is among the notes of the dump too, and is to be said aloud.
   std::span<const RunNote> unread() const { return unread_; }
+  /// Names of tensors that OpenDumpOptions::known_only left out.
+  std::span<const std::string> not_looked_at() const { return not_looked_at_; }
+  /// The files that tensors were found in.
+  std::span<const DumpFileState> files() const { return files_; }
+  /// The file of a tensor, an index of files(); nothing for tensors in memory and those that are made of others.
+  std::optional<std::size_t> file_of(const DumpTensor& tensor) const { return sources_[tensor.source].stored.file; }
+  /// Whether the scan reads it: the producer stated no health, and it is no weight of OpenDumpOptions::checkpoint.
+  bool is_scanned(const DumpTensor& tensor) const;
+  /// Names a tensor's bytes and how they are read; nothing where file_of() is nothing.
+  std::optional<FactKey> identity_of(const DumpTensor& tensor) const;
+  /// Names what a scan with these options gives.
+  std::optional<FactKey> fact_key(const DumpTensor& tensor, bool sums) const;
+  /// Scans tensors, by their indices in dump().tensors, and hands on what each gave. Errors: those of scan_tensors(); a
+  /// file was written to.
+  Status scan_some(std::span<const std::size_t> tensors, const OpenDumpOptions& options,
+                   const std::function<void(std::size_t tensor, const TensorFact& fact)>& found);
   /// Weights of the dump itself, with those of OpenDumpOptions::checkpoint that are used instead. All are of this dump:
   /// bytes() gives them.
   std::span<const ReplacedWeight> replaced() const { return replaced_; }
@@ -110,11 +131,15 @@ class OpenDump final : public DumpElements {
   Status override_names();
   Status sort();
   Status scan(const OpenDumpOptions& options);
+  std::optional<std::size_t> add_file(const DumpFile& file, const Container& container);
+  Status make_device(int threads);
   Status refuse_when_empty() const;
 
   Dump dump_;
   std::vector<Source> sources_;
   std::vector<RunNote> unread_;
+  std::vector<DumpFileState> files_;
+  std::vector<std::string> not_looked_at_;
   std::vector<RunNote> no_tensors_;  ///< files that are known to be something else
   std::vector<std::unique_ptr<Producer>> producers_;
   ProducerFindings findings_;

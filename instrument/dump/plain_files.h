@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,10 +15,11 @@ namespace nanscope {
 
 /// Where a tensor was stored.
 struct StoredAt {
-  bool plain = false;         ///< in a file that no producer claimed
-  bool keeps_order = false;   ///< its file has its tensors in the order in which they were put into it
-  std::size_t place = 0;      ///< in its file
-  std::int64_t modified = 0;  ///< when its file was last written to, in nanoseconds
+  bool plain = false;                    ///< in a file that no producer claimed
+  bool keeps_order = false;              ///< its file has its tensors in the order in which they were put into it
+  std::size_t place = 0;                 ///< in its file
+  std::int64_t modified = 0;             ///< when its file was last written to, in nanoseconds
+  std::optional<std::size_t> file = {};  ///< of OpenDump::files()
 };
 
 using WhereStored = std::function<StoredAt(const DumpTensor&)>;

@@ -267,10 +267,12 @@ class Scan {
     const std::int64_t count = tensor.count();
     if (!by_kernel(tensor) && tensor.dtype->kind != DtypeKind::real) {
       tensor.health = counted_only(count);
+      if (options_.scanned) options_.scanned(index);
       if (options_.done) options_.done(held->bytes.size());
       return;
     }
     tensor.health = empty_health();
+    if (count == 0 && options_.scanned) options_.scanned(index);
     const auto pieces = static_cast<std::size_t>((count + kPiece - 1) / kPiece);
     const auto job = std::make_shared<Job>(Job{index, std::move(*held), std::vector<Health>(pieces, empty_health()),
                                                pieces, !options_.sums || options_.sums(tensor)});
@@ -292,6 +294,7 @@ class Scan {
     job.pieces[piece.index] = *health;
     if (--job.left == 0) {
       merge(tensor.health, job.pieces);
+      if (options_.scanned) options_.scanned(job.index);
     }
     if (options_.done) options_.done(tensor.dtype->bytes(length));
   }

@@ -23,6 +23,8 @@ struct ScanOptions {
   /// Tensors whose sum and sum of squares are wanted; of others they are NaN, and the scan takes half the time.
   /// Not given: of all.
   std::function<bool(const DumpTensor&)> sums;
+  /// Hears of tensors whose health is set, by their index: one call at a time, from any thread.
+  std::function<void(std::size_t index)> scanned;
 };
 
 /// A tensor whose bytes could not be had.

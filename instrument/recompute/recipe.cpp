@@ -21,6 +21,14 @@ const Recipe* recipe_of(OpKind kind) {
   }
 }
 
+bool lacks_weight(const Op& op, const Tensor& out, std::string* why) {
+  const bool lacks = out.role != "stats" && std::any_of(op.inputs.begin(), op.inputs.end(), [](const Input& input) {
+                       return input.role == "weight" && input.tensor == 0 && !input.weight.empty();
+                     });
+  if (lacks && why != nullptr) *why = kWeightNotDumped;
+  return lacks;
+}
+
 std::vector<OpForm> no_forms(Values&, const Op&, const Tensor&) { return {}; }
 std::vector<OpForm> one_form(Values&, const Op&, const Tensor&) { return {OpForm{}}; }
 std::int64_t unit_cost(Values&, const Op&, const Tensor&) { return 1; }

@@ -33,6 +33,10 @@ const Recipe* recipe_of(OpKind kind);
 /// Why a product is not computed.
 inline constexpr std::string_view kWeightNotDumped = "its weight was not dumped";
 
+/// Whether its weight is one of which a recording has the name alone; `why` may be null. Statistics have another
+/// reason.
+bool lacks_weight(const Op& op, const Tensor& out, std::string* why);
+
 // What recipes share.
 std::vector<OpForm> no_forms(Values&, const Op&, const Tensor&);
 std::vector<OpForm> one_form(Values&, const Op&, const Tensor&);

@@ -16,9 +16,8 @@
 namespace nanscope {
 namespace {
 
-constexpr std::int64_t kOpCost = std::int64_t{1} << 34;  ///< multiplications that one op may take
-constexpr std::int64_t kSampleRows = 8;                  ///< that choose a form
-constexpr std::int64_t kVerifiedRows = 32;               ///< that a form is held to which explains all of those
+constexpr std::int64_t kSampleRows = 8;     ///< that choose a form
+constexpr std::int64_t kVerifiedRows = 32;  ///< that a form is held to which explains all of those
 constexpr std::size_t kSampleOps = 6;
 constexpr int kSampleReaders = 3;  ///< of ops that were not dumped: one that goes wrong is outvoted
 constexpr std::int64_t kChunk = std::int64_t{1} << 20;  ///< elements at a time
@@ -104,13 +103,6 @@ void leave_open(Prediction& prediction) {
       if (double{bound} >= mean) bound = -1;
     }
   }
-}
-
-/// Whether its weight is one of which a recording has the name alone.
-bool lacks_weight(const Op& op) {
-  return std::any_of(op.inputs.begin(), op.inputs.end(), [](const Input& input) {
-    return input.role == "weight" && input.tensor == 0 && !input.weight.empty();
-  });
 }
 
 }  // namespace
@@ -504,17 +496,15 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
                                             std::optional<std::vector<std::int64_t>> rows, std::int64_t most_rows,
                                             std::string* why) {
   const Recipe* recipe = recipe_of(op.kind);
-  if (recipe == nullptr || !out.known || out.stated) return std::nullopt;
-  // Its output is not read, which may take a replay.
-  if (out.role != "stats" && lacks_weight(op)) {
-    if (why != nullptr) *why = kWeightNotDumped;
-    return std::nullopt;
-  }
-  Recomputed made;
+  if (recipe == nullptr || !out.known || out.stated || lacks_weight(op, out, why)) return std::nullopt;
+  const auto key = !rows && most_rows == 0 ? key_of(op, out, form) : std::nullopt;
+  const Recomputed* known = key ? options_.judgements->find(*key) : nullptr;
+  Recomputed made = known != nullptr && fits(*known, out) ? *known : Recomputed{};
   made.op = op.id;
   made.step = op.step;
   made.tensor = out.id;
   made.form = form;
+  if (made.rows_in_all > 0) return made;
   made.rows_in_all = out.tokens;
   if (!rows && out.axis == Axis::slots) rows = own_slot_rows(out);
   if (!rows) {
@@ -538,7 +528,9 @@ std::optional<Recomputed> Recomputer::judge(const Op& op, const Tensor& out, con
     if (possible && choosing_ > 0 && of_attention(op.kind)) made.squares_left += squares_left(*prediction, out.format);
     return possible;
   });
-  return possible ? std::optional(std::move(made)) : std::nullopt;
+  if (!possible) return std::nullopt;
+  if (key) options_.judgements->found(*key, made);
+  return made;
 }
 
 std::vector<Recomputed> Recomputer::alternatives(const Op& op, const Tensor& out,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/run/ranks.h"
+#include "instrument/recompute/judgements.h"
 #include "instrument/recompute/known_model.h"
 #include "instrument/recompute/recipe.h"
 #include "instrument/recompute/values.h"
@@ -132,14 +133,16 @@ struct RecomputerOptions {
   std::stop_token stop;
   std::function<void(std::size_t done, std::size_t total)> progress;  ///< ops
   KnownModel model;
-  bool distances = false;  ///< keep how far each row is off
-  int threads = 0;         ///< 0: one for each usable CPU; no bit of a result depends on it
+  bool distances = false;            ///< keep how far each row is off
+  int threads = 0;                   ///< 0: one for each usable CPU; no bit of a result depends on it
+  Judgements* judgements = nullptr;  ///< spare judge() whole outputs, and hear of others; no result depends on them
 };
 
 /// Does ops again from their dumped inputs and says which elements that explains.
 class Recomputer {
  public:
   using Options = RecomputerOptions;
+  static constexpr std::int64_t kOpCost = std::int64_t{1} << 34;  ///< multiplications that one op may take
 
   Recomputer(Facts& facts, Arithmetic& arithmetic, Options options = {});
 
@@ -164,6 +167,11 @@ class Recomputer {
   std::optional<Recomputed> judge(const Op& op, const Tensor& out, const OpForm& form,
                                   std::optional<std::vector<std::int64_t>> rows = {}, std::int64_t most_rows = 0,
                                   std::string* why = nullptr);
+  /// Whether judge() of a whole output depends on the bytes of the op's inputs and output alone, and on no form of
+  /// another op. Reads no elements.
+  bool judged_alone(const Op& op, const Tensor& out);
+  /// The ways in which healthy models do an op, the usual one first.
+  std::vector<OpForm> forms_of(const Op& op, const Tensor& out);
   /// The faults of the op's recipe, best first, with how they come out on the rows that are not explained.
   std::vector<Recomputed> alternatives(const Op& op, const Tensor& out, const std::vector<std::int64_t>& rows);
   /// What rows should be; nothing when the inputs cannot be had.
@@ -207,7 +215,7 @@ class Recomputer {
   std::string_view circumstance(const Op& op) const;
   bool plain_linear(const Op& op) const;
   bool shows_its_form(const Op& op, const Tensor& out) const;
-  std::vector<OpForm> forms_of(const Op& op, const Tensor& out);
+  std::optional<FactKey> key_of(const Op& op, const Tensor& out, const OpForm& form);
   void choose_form(const std::string& key, const Op& op, const Tensor& out);
   bool forget_since(std::size_t before, bool settled_too = true);
   std::optional<Group> twin_of(const Op& op, const Tensor& out);

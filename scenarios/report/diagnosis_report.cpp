@@ -174,6 +174,7 @@ std::string coverage_text(const Diagnosis& diagnosis) {
   }
   if (coverage.unknown_names > 0)
     text += fmt::format("; {} with unknown names", counted(coverage.unknown_names, "tensor"));
+  if (coverage.not_looked_at > 0) text += fmt::format("; {} not looked at", counted(coverage.not_looked_at, "tensor"));
   if (coverage.absent > 0) {
     text += fmt::format("; {} absent that every other step has: {}", counted(coverage.absent, "tensor"),
                         coverage.first_absent);

@@ -4,6 +4,10 @@ install(TARGETS nanscope COMPONENT command)
 if(TARGET nanscope_inject)
   install(TARGETS nanscope_inject LIBRARY DESTINATION ${NANSCOPE_LIBRARY_FOLDER} COMPONENT command)
 endif()
+if(TARGET nanscope_mpi)
+  # By `cmake --install build --component mpi` alone: it is for the MPI of the machine that built it.
+  install(TARGETS nanscope_mpi LIBRARY DESTINATION ${NANSCOPE_LIBRARY_FOLDER} COMPONENT mpi EXCLUDE_FROM_ALL)
+endif()
 install(DIRECTORY scenarios/ DESTINATION ${NANSCOPE_SHARE_FOLDER}/scenarios COMPONENT command
         FILES_MATCHING PATTERN "*.toml" PATTERN "*.png" PATTERN "*.safetensors" PATTERN "*.txt" PATTERN report EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
 install(FILES instrument/python/nanscope_capture.py DESTINATION ${NANSCOPE_SHARE_FOLDER}/python)

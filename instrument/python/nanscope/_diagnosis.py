@@ -126,6 +126,7 @@ class Coverage:
     judged_in_part: int  #: of those judged, outputs some of whose elements could not be recomputed
     unknown_names: int
     absent: int  #: tensors that every other step of the dump has
+    not_looked_at: int  #: tensors that were left out, as the facts that were to be used lack them
     first_absent: Optional[str]
     gaps: tuple[Gap, ...]  #: the most frequent first
     next_step: Optional[str]  #: the one that would judge most of the rest

@@ -28,7 +28,7 @@ TEST_F(Command, HelpAndVersion) {
       run("--version").out,
       ::testing::ContainsRegex("^nanscope [0-9.]+ \\(([0-9a-f]{12}, 20[0-9-]{8}|not built from a git checkout)\\)\n$"));
   for (const char* name : {"run", "replay", "diagnose", "why", "diff", "verify", "inspect", "quantize", "scales",
-                           "causality", "policies", "bits", "report", "scenarios", "serve", "probe"}) {
+                           "causality", "policies", "bits", "report", "scenarios", "serve", "probe", "scan", "merge"}) {
     const Output help = run(std::string(name) + " --help");
     EXPECT_EQ(help.code, 0) << name;
     EXPECT_THAT(help.out, HasSubstr("Usage")) << name;

@@ -338,7 +338,7 @@ class Mistakes(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (141, b""), arguments)
 
     def test_help_names_what_stands_behind_an_option(self):
-        commands = ["run", "replay", "diagnose", "why", "diff", "verify", "inspect", "quantize", "train", "policies", "attach", "export", "trace", "bits", "report", "scenarios"]
+        commands = ["run", "replay", "diagnose", "why", "diff", "verify", "inspect", "quantize", "train", "policies", "attach", "export", "trace", "bits", "report", "scenarios", "scan", "merge"]
         for command in commands:
             done = self.run_shell(f"{command} --help")
             self.assertEqual(done.returncode, 0, done.stderr)
