@@ -142,12 +142,14 @@ bool PausedRun::may_go_on(std::unique_lock<std::mutex> lock) {
 
 Status PausedRun::reach(std::int64_t tensor) {
   std::unique_lock lock(mutex_);
-  if (ended_) return {};
-  wanted_ = tensor;
-  runs_ = true;
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return !runs_; });
-  if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
+  if (!ended_) {
+    wanted_ = tensor;
+    runs_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !runs_; });
+  }
+  // Of a run that has failed every later tensor fails too.
+  if (exception_) std::rethrow_exception(exception_);
   if (error_) return tl::unexpected(*error_);
   return {};
 }

@@ -274,6 +274,7 @@ class Matchmaker {
     std::map<std::string, const Group*> names;
     for (const Group& group : other.groups.all()) names.emplace(group.text(), &group);
     std::vector<std::string> words;
+    words.reserve(names.size());
     for (const auto& [text, group] : names) words.push_back(text);
     std::set<std::string> met;
     const auto file_name = [&](std::size_t at) { return own.group(at).sheets.front().tensor->name; };

@@ -267,7 +267,7 @@ bool predict_residual_add(Values& values, const Op& op, const Tensor& out, const
   into.resize(count, a.columns);
   const double u = stored_roundoff(values, out);
   const double least = least_error(stored_format(values, out));
-  multiply(a, left, u);
+  multiply(a, left * (form.alpha != 0 ? form.alpha : 1), u);
   multiply(b, right * (stated ? form.number : 1), u);
   // A model with parallel branches adds these first, and the residual to their sum: which sum was rounded is unknown.
   const std::vector<Block> terms = terms_of_unseen_sum(values, op, "a", out, first, count);

@@ -51,6 +51,37 @@ bool differ(Values& values, const Tensor& a, const Tensor& b) {
   return first != nullptr && second != nullptr && *first != *second;
 }
 
+/// What the first layer is given, where that is dumped apart from the embedding's rows. Null: it is not.
+const Tensor* copy_of_rows(Values& values, const Op& embedding) {
+  const Tensor* made = values.run().result(embedding);
+  for (const Op& op : values.run().content(embedding.step).ops) {
+    if (made == nullptr || op.kind != OpKind::copy || op.input("x") != made->id) continue;
+    const Tensor* copy = values.run().result(op);
+    if (copy != nullptr && copy->known) return copy;
+  }
+  return nullptr;
+}
+
+/// Whether an embedding put out rows of its weight as they are: nearer to them than to them times `scale`.
+bool holds_rows(Values& values, const Op& op, const Tensor& out, double scale) {
+  const Tensor* weight = values.run().input(op, "weight");
+  const Tensor* tokens = values.run().input(op, "tokens");
+  if (weight == nullptr || tokens == nullptr || !out.known || out.tokens == 0 || weight->channels != out.channels)
+    return false;
+  const auto ids = values.run().values(*tokens);
+  if (!ids || ids->empty() || !((*ids)[0] >= 0) || (*ids)[0] >= static_cast<float>(weight->tokens)) return false;
+  const auto found = values.run().row_values(out, 0);
+  const auto row = values.run().row_values(*weight, static_cast<std::int64_t>((*ids)[0]));
+  if (found == nullptr || row == nullptr) return false;
+  double plain = 0;
+  double scaled = 0;
+  for (std::size_t i = 0; i < found->size(); ++i) {
+    plain += std::abs(double{(*found)[i]} - double{(*row)[i]});
+    scaled += std::abs(double{(*found)[i]} - scale * double{(*row)[i]});
+  }
+  return plain < scaled;
+}
+
 /// The heads of the queries that attention is given: a rank of tensor parallelism has a part of the model's.
 std::int64_t heads_given(Values& values, const Op& op, const ModelConfig& model) {
   const Tensor* q = values.run().input(op, "q");
@@ -188,20 +219,15 @@ std::vector<OpForm> ModelForms::embedding(Values& values, const Op& op) const {
   OpForm scaled = form;
   scaled.number = spec_.model.embedding_scale;
   scaled.text = fmt::format("the token's row times {:.6g}", scaled.number);
+  form.text += ", which is multiplied behind the module";
   // vLLM multiplies behind the module: what the first layer is given is no copy of the rows then.
   const Op* behind = values.run().find_op(op.step, std::nullopt, "embed_scaled");
   const Tensor* given = behind != nullptr ? values.run().result(*behind) : nullptr;
-  const bool apart = given != nullptr && given->known;
-  form.text += ", which is multiplied behind the module";
-  if (apart) return {scaled, form};
-  const Tensor* made = values.run().result(op);
-  const auto multiplied = [&](const Op& one) {
-    const Tensor* copy =
-        one.kind == OpKind::copy && made != nullptr && one.input("x") == made->id ? values.run().result(one) : nullptr;
-    return copy != nullptr && differ(values, *made, *copy);
-  };
-  const auto& ops = values.run().content(op.step).ops;
-  return std::any_of(ops.begin(), ops.end(), multiplied) ? std::vector{form} : std::vector{scaled};
+  if (given != nullptr && given->known) return {scaled, form};
+  const Tensor* copy = copy_of_rows(values, op);
+  // Without one the sum behind the first attention shows it: residual().
+  if (copy == nullptr) return {scaled, form};
+  return differ(values, *values.run().result(op), *copy) ? std::vector{form} : std::vector{scaled};
 }
 
 /// Of what the first layer is given where the embedding is multiplied behind its module, as Granite does it.
@@ -218,13 +244,21 @@ std::vector<OpForm> ModelForms::copied(Values& values, const Op& op, const Tenso
   return plain;
 }
 
-/// Factors are on what branches put out, and on nothing else that is added.
-std::vector<OpForm> ModelForms::residual(std::vector<OpForm> plain, const Op& op) const {
+/// Factors are on what branches put out. The first sum reads the embedding's rows themselves where a dump holds no
+/// inputs and the factor on them is applied behind the module.
+std::vector<OpForm> ModelForms::residual(Values& values, std::vector<OpForm> plain, const Op& op) const {
+  if (op.name != "attn_residual" && op.name != "mlp_residual") return plain;
   const double factor = spec_.model.residual_scale;
-  if (factor == 1 || (op.name != "attn_residual" && op.name != "mlp_residual")) return plain;
+  const double scale = spec_.model.embedding_scale;
+  const Tensor* stream = values.run().input(op, "a");
+  const Op* maker = stream != nullptr && scale != 1 ? values.run().maker(*stream) : nullptr;
+  const bool rows = maker != nullptr && maker->kind == OpKind::embedding && maker->name == "embed" &&
+                    holds_rows(values, *maker, *stream, scale);
   for (OpForm& form : plain) {
-    form.number = factor;
-    form.text += fmt::format(", the branch times {:.6g}", factor);
+    if (factor != 1) form.number = factor;
+    if (factor != 1) form.text += fmt::format(", the branch times {:.6g}", factor);
+    if (rows) form.alpha = scale;
+    if (rows) form.text += fmt::format(", the embedding times {:.6g}", scale);
   }
   return plain;
 }
@@ -346,7 +380,7 @@ std::vector<OpForm> ModelForms::of(Values& values, const Op& op, const Tensor& o
       return copied(values, op, out, healthy());
     case OpKind::residual_add:
     case OpKind::gated_add:
-      return op.name == "shared_add" ? block_sum(values, op, out) : residual(healthy(), op);
+      return op.name == "shared_add" ? block_sum(values, op, out) : residual(values, healthy(), op);
     case OpKind::activation: {
       const int none = static_cast<int>(activations().size()) - 1;
       const bool gates = op.name == "attn_gated";

@@ -36,7 +36,7 @@ class ModelForms {
   std::vector<OpForm> attention(Values& values, const Op& op) const;
   std::vector<OpForm> embedding(Values& values, const Op& op) const;
   std::vector<OpForm> copied(Values& values, const Op& op, const Tensor& out, std::vector<OpForm> plain) const;
-  std::vector<OpForm> residual(std::vector<OpForm> plain, const Op& op) const;
+  std::vector<OpForm> residual(Values& values, std::vector<OpForm> plain, const Op& op) const;
   std::vector<OpForm> head(std::vector<OpForm> plain, const Op& op) const;
   std::vector<OpForm> block_sum(Values& values, const Op& op, const Tensor& out) const;
   std::int64_t window(const Op& op) const;

@@ -184,14 +184,23 @@ void look_for_bad_channels(Survey& survey, Findings& out) {
   }
 }
 
+/// A finite output of a product with all of the weight: each NaN or Inf of it would be in the output, even times zero.
+bool finite_in_spite_of(Survey& survey, const Used& used, const Tensor& made) {
+  const Tensor* x = survey.run().input(*used.op, "x");
+  const bool whole = x != nullptr && used.weight->count() == x->channels * made.channels;
+  return used.op->kind == OpKind::gemm && used.role == "weight" && whole && !made.stated && made.count() > 0 &&
+         made.health.bad() == 0;
+}
+
+/// Weights that hold NaN or Inf where no birth shows it: their outputs were not dumped, or are finite all the same.
 void look_at_unseen(Survey& survey, const Used& used, Findings& out, std::set<std::string>& told) {
   const Health& health = used.weight->health;
   const std::string name = survey.facts.name_of(*used.weight);
   const Tensor* made = used.op->kind == OpKind::parameter ? nullptr : survey.run().result(*used.op);
   // An embedding's row is used by its token alone; what was dumped and is finite did not use it.
-  if (health.bad() == 0 || used.op->kind == OpKind::embedding || (made != nullptr && made->known) ||
-      told.contains(name))
-    return;
+  if (health.bad() == 0 || used.op->kind == OpKind::embedding || told.contains(name)) return;
+  const bool dumped = made != nullptr && made->known;
+  if (dumped && !finite_in_spite_of(survey, used, *made)) return;
   Finding finding = finding_of(survey, *used.op, used.role, name);
   finding.tensor = used.weight->id;
   finding.rank = Rank::recomputed;
@@ -202,6 +211,9 @@ void look_at_unseen(Survey& survey, const Used& used, Findings& out, std::set<st
                             {"first_at", health.first_bad}};
   finding.fault.summary =
       fmt::format("{} holds {} NaN or Inf among {}", name, health.bad(), counted(health.count, "element"));
+  if (dumped)
+    finding.fault.summary +=
+        fmt::format(", and {} is finite: it was not computed from these elements", survey.facts.name_of(*made));
   told.insert(name);
   out.found.push_back(std::move(finding));
 }
@@ -472,6 +484,17 @@ void look_for_zeros(Survey& survey, const std::vector<Used>& weights, Findings& 
   }
 }
 
+/// Of an embedding a row may be bad that no token used.
+std::string sound_weights(const std::vector<Used>& used, std::span<const WeightRow> rows) {
+  const auto bad = static_cast<std::size_t>(
+      std::count_if(used.begin(), used.end(), [](const Used& one) { return one.weight->health.bad() > 0; }) +
+      std::count_if(rows.begin(), rows.end(), [](const WeightRow& row) { return row.health.bad() > 0; }));
+  std::string text = fmt::format("{} hold neither NaN nor Inf, nor an element or a block apart from the others",
+                                 counted(used.size() + rows.size() - bad, "weight"));
+  if (bad > 0) text += fmt::format("; {} with NaN or Inf harmed no output that was dumped", counted(bad, "weight"));
+  return text;
+}
+
 }  // namespace
 
 /// A weight that no training left behind, and that was used.
@@ -492,9 +515,7 @@ Findings detect_weight_corruption(Survey& survey) {
   if (weights.empty() && survey.run().weights().empty()) {
     out.not_in_dump("no weight was dumped: dump the checkpoint beside the activations");
   } else {
-    exclude(out, survey,
-            fmt::format("{} hold neither NaN nor Inf, nor an element or a block apart from the others",
-                        counted(weights.size() + survey.run().weights().size(), "weight")));
+    exclude(out, survey, sound_weights(weights, survey.run().weights()));
   }
   return out;
 }

@@ -61,6 +61,19 @@ TEST(WeightCorruption, NaNInAWeight) {
   EXPECT_FALSE(found.faults[0].because.has_value());
 }
 
+/// The output was computed from another weight than the one in the dump.
+TEST(WeightCorruption, NaNInAWeightWhoseOutputIsFinite) {
+  DumpGraph g;
+  g.pass();
+  const TensorId x = g.source({.channels = 32, .fill = noise(1)});
+  const TensorId w = g.parameter("o_proj.weight", 32, 32, but(3, 4, kNan));
+  g.op("o_proj", OpKind::gemm, {{"x", x}, {"weight", w}}, {.channels = 32, .fill = noise(2)});
+  const Diagnosis found = diagnosis_of(g, false);
+  ASSERT_THAT(classes(found), ::testing::Contains("weight-corruption"));
+  EXPECT_EQ(root_of(found), "weight-corruption");
+  EXPECT_THAT(found.faults[0].summary, HasSubstr("is finite: it was not computed from these elements"));
+}
+
 struct BadChannel {
   std::int64_t rows = 8;
   float value = kNan;   ///< in channel 7
