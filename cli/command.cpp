@@ -97,10 +97,25 @@ CLI::Option* add_dump_model(CLI::App& app, std::string& model) {
       ->type_name("DIR");
 }
 
+namespace {
+
+/// A locale that is not installed, or that there is no memory for, is known by its name.
+bool locale_is_utf8() {
+  if (std::setlocale(LC_CTYPE, "") != nullptr) return std::string_view(nl_langinfo(CODESET)) == "UTF-8";
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0')
+      return CLI::detail::to_lower(value).find("utf-8") != std::string::npos ||
+             CLI::detail::to_lower(value).find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+}  // namespace
+
 report::Terminal output_terminal() {
   report::Terminal terminal;
-  std::setlocale(LC_CTYPE, "");
-  terminal.utf8 = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
+  terminal.utf8 = locale_is_utf8();
   // mpirun gives its processes terminals of its own, whatever its own output is.
   const bool interactive = isatty(STDOUT_FILENO) == 1 && !set("OMPI_COMM_WORLD_SIZE");
   const char* term = std::getenv("TERM");

@@ -34,6 +34,7 @@ struct Geometry {
   bool attention_gate = false;  ///< behind each head's query its projection has that head's gate
   DeltaGeometry delta = {};
   bool sine_first = false;  ///< of two tables of angles the first is the sine
+  bool parallel = false;    ///< attention and MLP read the same stream
 };
 
 /// Element (row, head, channel of the head) lies at offset + row / inner * outer_stride + row % inner * inner_stride +

@@ -212,7 +212,7 @@ TensorId PassBuilder::rotated(std::string_view letter, TensorId x) {
     for (const Index index : outs) copy(x, index, role);
     return x;
   }
-  Inputs inputs{{"x", x, {}}, {"cos", cos_, {}}, {"sin", sin_, {}}, {"positions", positions_, {}}};
+  Inputs inputs = rotation_of(x);
   RopeAttributes form;
   const TensorId out = emit(std::string(letter) + "_rope", OpKind::rope, std::move(inputs), {role, outs}, form);
   Tensor& made = *tensor_of(out);

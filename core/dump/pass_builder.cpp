@@ -564,6 +564,7 @@ void PassBuilder::add_pass(const std::vector<std::size_t>& tensors) {
   run_.begin(step.id);
   run_.steps_.push_back(std::move(step));
   last_ = cos_ = sin_ = positions_ = 0;
+  other_tables_.clear();
   std::set<std::string> towers;
   for (const auto& [scope, members] : members_) towers.insert(scope.tower);
   for (const std::string& tower : towers) {

@@ -69,6 +69,7 @@ class PassBuilder {
   void settle_hooked_gates();
   void settle_last_states();
   void settle_exported();
+  static TensorName first_call_of(const TensorName& at);
   bool is_cosine(Index index) const;
   bool seen(std::string_view op) const { return seen_.contains({scope_.tower, std::string(op)}); }
   bool seen_any(std::span<const std::string_view> ops) const;
@@ -158,6 +159,8 @@ class PassBuilder {
   TensorId summed(TensorId embedded);
   TensorId layer(TensorId x);
   void take_layer_parameters();
+  void take_tower_tables();
+  void take_layer_tables();
   void take_probabilities_of_layer();
   std::optional<bool> norms_other_than_branch();
   bool norms_sum();
@@ -203,6 +206,7 @@ class PassBuilder {
                    std::int64_t channels);
   Health health_of_part(const Tensor& part);
   bool learns_positions() const;
+  Inputs rotation_of(TensorId x) const;
   TensorId rotated(std::string_view letter, TensorId x);
   void settle_stored(std::int64_t width, const std::string& letter);
   std::optional<StepRows> step_rows(Index index, const Dtype* dtype) const;
@@ -316,6 +320,7 @@ class PassBuilder {
   Scope scope_;
   TensorId cos_ = 0;
   TensorId sin_ = 0;
+  std::vector<std::pair<TensorId, TensorId>> other_tables_;  ///< that a layer may use as well: cosines and sines
   TensorId positions_ = 0;
   TensorId gate_ = 0;  ///< of the layer's attention
   TensorId last_ = 0;  ///< the last activation that was dumped

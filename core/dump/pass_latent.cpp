@@ -63,7 +63,7 @@ TensorId PassBuilder::rotated_queries(TensorId q) {
   RopeAttributes form;
   form.rotated = g.shared;
   form.rotated_from = g.width - g.shared;
-  Inputs inputs{{"x", q, {}}, {"cos", cos_, {}}, {"sin", sin_, {}}, {"positions", positions_, {}}};
+  Inputs inputs = rotation_of(q);
   const TensorId out = emit("q_rope", OpKind::rope, std::move(inputs), {"q_rot", given_to_attention("q", 0)}, form);
   settle_width(out, g.heads * g.width, g.heads);
   return out;
@@ -76,7 +76,7 @@ TensorId PassBuilder::shared_keys(TensorId both, std::int64_t rank) {
   settle_width(shared, width, 1);
   RopeAttributes form;
   form.rotated = width;
-  Inputs inputs{{"x", shared, {}}, {"cos", cos_, {}}, {"sin", sin_, {}}, {"positions", positions_, {}}};
+  Inputs inputs = rotation_of(shared);
   const TensorId out = emit("k_rope", OpKind::rope, std::move(inputs), {"k_shared_rot"}, form);
   settle_width(out, width, 1);
   return out;

@@ -21,17 +21,16 @@ void PassBuilder::build_tower(const std::string& name) {
   residual_ = 0;
   scope_ = {name, {}, {}};
   for (const std::string_view role : {"tokens", "positions", "mask", "seq_lens", "query_start_loc", "query_lens",
-                                      "past_length", "slot_mapping", "block_table", "inv_freq", "cos", "sin"}) {
+                                      "past_length", "slot_mapping", "block_table", "inv_freq"}) {
     for (const Index index : find_role(role)) {
       const TensorId id = emit_parameter(index);
-      if (role == (geometry_[scope_.tower].sine_first ? "sin" : "cos")) cos_ = id;
-      if (role == (geometry_[scope_.tower].sine_first ? "cos" : "sin")) sin_ = id;
       if (role == "positions") positions_ = id;
     }
     if (role == "positions" && positions_ == 0) {
       if (const auto given = parameter(role, role)) positions_ = emit_parameter(*given);
     }
   }
+  take_tower_tables();
   const auto tokens = parameter("tokens", "tokens");
   Inputs inputs;
   give_parameter(inputs, "tokens", tokens);
@@ -95,14 +94,13 @@ TensorId PassBuilder::summed(TensorId embedded) {
 
 /// What says where a layer's rows stand and how they are rotated.
 void PassBuilder::take_layer_parameters() {
-  for (const std::string_view role : {"positions", "mask", "slot_mapping", "block_table", "seq_lens", "cos", "sin"}) {
+  for (const std::string_view role : {"positions", "mask", "slot_mapping", "block_table", "seq_lens"}) {
     for (const Index index : find_role(role)) {
       const TensorId id = emit_parameter(index);
-      if (role == (geometry_[scope_.tower].sine_first ? "sin" : "cos")) cos_ = id;
-      if (role == (geometry_[scope_.tower].sine_first ? "cos" : "sin")) sin_ = id;
       if (role == "positions") positions_ = id;
     }
   }
+  take_layer_tables();
 }
 
 /// Whether most norms behind attention were given something else than what attention put out; nothing where no layer
@@ -173,7 +171,8 @@ TensorId PassBuilder::layer(TensorId x) {
   const bool before_alone = norms_before_alone();
   const auto behind = [&](std::string_view op) { return seen(op) && !before_alone; };
   const bool sandwich = (behind("attn_post_norm") || behind("mlp_post_norm")) && !norms_sum();
-  TensorId branch = attention(normed("attn_norm", x));
+  const TensorId attention_in = normed("attn_norm", x);
+  TensorId branch = attention(attention_in);
   const TensorId attention_out = branch;
   TensorId middle = 0;
   if (sandwich) {
@@ -188,7 +187,9 @@ TensorId PassBuilder::layer(TensorId x) {
   // Where the sum of both branches has a name they stand side by side, as in GPT-NeoX: the second one's norm reads what
   // the first one's does.
   const bool parallel = seen("branch_sum") && !find("branch_sum", Port::output).empty();
-  branch = mlp(normed("mlp_norm", parallel ? x : middle));
+  const bool reads_stream = parallel || geometry_[scope_.tower].parallel;
+  const bool shares_norm = reads_stream && seen("attn_norm") && !seen("mlp_norm");
+  branch = mlp(shares_norm ? attention_in : normed("mlp_norm", reads_stream ? x : middle));
   if (sandwich && behind("mlp_post_norm")) branch = norm("mlp_post_norm", branch);
   // What vLLM calls a layer's output is its MLP's, with the sum beside it.
   std::erase_if(outs, [&](Index index) {

@@ -262,6 +262,9 @@ void PassBuilder::settle_names() {
         return probs;
       }();
     } else if (std::binary_search(cosines.begin(), cosines.end(), i)) {
+      const TensorName first = first_call_of(at);
+      at.known = first.known;
+      at.order = first.order;
       at.role = at.op = tensor(i).name.ends_with(".1") ? "sin" : "cos";
       at.port = Port::state;
       at.index = 0;
@@ -281,11 +284,18 @@ void PassBuilder::settle_names() {
   }
 }
 
+/// The name of a module's first call, where `at` is of a later one: models call their rotary module once for each kind
+/// of layer.
+TensorName PassBuilder::first_call_of(const TensorName& at) {
+  const std::size_t again = at.module.rfind("_again");
+  return at.known || again == std::string::npos ? at : parse_tensor_name(at.module.substr(0, again) + ".output");
+}
+
 /// Whether a rotary module's outputs are cosines and sines, not rotated queries and keys.
 bool PassBuilder::is_cosine(Index index) const {
   const DumpTensor& one = tensor(index);
   const auto rotary = [](const DumpTensor& tensor) {
-    return (tensor.at.op == "rope" && tensor.at.port == Port::output) ||
+    return (first_call_of(tensor.at).op == "rope" && tensor.at.port == Port::output) ||
            tensor.at.module.find("position_embeddings") != std::string::npos;
   };
   const auto stem = [](const DumpTensor& tensor) {

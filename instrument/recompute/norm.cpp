@@ -10,6 +10,7 @@
 #include "instrument/recompute/bounds.h"
 #include "instrument/recompute/recipes.h"
 #include "instrument/recompute/recompute.h"
+#include "instrument/recompute/terms.h"
 #include "instrument/recompute/variants.h"
 
 namespace nanscope {
@@ -205,6 +206,7 @@ bool predict_layer_norm(Values& values, const Op& op, const Tensor& out, const O
   }
   Block x;
   if (!normed_rows(values, op, out, form, first, count, x, why)) return false;
+  if (form.alpha != 0) multiply(x, form.alpha, roundoff(values.activation_format(out.step)));
   const auto scale = weight != nullptr ? run.values(*weight) : nullptr;
   const Tensor* bias = form.rounded == kNormWithoutBias ? nullptr : run.input(op, "bias");
   const auto offset = bias != nullptr ? run.values(*bias) : nullptr;

@@ -13,4 +13,7 @@ namespace nanscope {
 #include "instrument/recompute/recipes.def"
 #undef NANSCOPE_RECIPE
 
+/// Cosines that a rotation may have used as well as its input `cos`, by OpForm::other.
+std::vector<TensorId> other_cosines(const Op& op);
+
 }  // namespace nanscope

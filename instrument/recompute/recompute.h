@@ -208,6 +208,10 @@ class Recomputer {
   /// Whether the model's configuration decides how ops of a kind are computed.
   bool decided(OpKind kind) const;
   const std::string& attention_modules(const Op& op);
+  bool keeps_window(std::int64_t layer);
+  /// The end of the name of a group of products whose inputs are cast.
+  static constexpr std::string_view kCastInputs = "|cast input";
+  static bool casts_input(const Op& op);
   std::string what_it_reads(const Op& op) const;
   std::size_t off() const;
   std::map<std::int64_t, bool> layers_right() const;
@@ -273,6 +277,7 @@ class Recomputer {
   std::vector<std::string> chosen_;  ///< groups in the order in which they were given a form; some lost it again
   std::set<StepId> grouped_;
   std::map<std::pair<StepId, std::int64_t>, std::string> attention_modules_;  ///< by step and layer
+  std::optional<std::set<std::int64_t>> window_layers_;  ///< see keeps_window(); made when asked for
   std::set<std::int64_t> layers_apart_;  ///< whose attention is done in a way of its own, by the model's design
   std::unordered_map<TensorId, Recomputed> judged_whole_;  ///< when forms were chosen
   std::vector<Recomputed> results_;

@@ -33,10 +33,19 @@ struct Angles {
   std::int64_t rows = 0;
 };
 
-std::optional<Angles> tables(Values& values, const Op& op) {
+/// The sines next to other cosines that the op may have used; null where these are not among its inputs.
+const Tensor* sines_of(RunView& run, const Op& op, TensorId cosines) {
+  for (std::size_t i = 0; i + 1 < op.inputs.size(); ++i) {
+    if (op.inputs[i].role == "other_cos" && op.inputs[i].tensor == cosines) return run.tensor(op.inputs[i + 1].tensor);
+  }
+  return nullptr;
+}
+
+/// `other`: cosines that the op may have used as well, OpForm::other; 0: its first.
+std::optional<Angles> tables(Values& values, const Op& op, TensorId other = 0) {
   RunView& run = values.run();
-  const Tensor* cos = run.input(op, "cos");
-  const Tensor* sin = run.input(op, "sin");
+  const Tensor* cos = other != 0 ? run.tensor(other) : run.input(op, "cos");
+  const Tensor* sin = other != 0 ? sines_of(run, op, other) : run.input(op, "sin");
   if (cos == nullptr || sin == nullptr || cos->count() != sin->count() || cos->channels == 0) return std::nullopt;
   Angles out{run.values(*cos), run.values(*sin), cos->channels, cos->tokens};
   return out.cos && out.sin ? std::optional(out) : std::nullopt;
@@ -208,6 +217,14 @@ void add_counting_rows(Values& values, const Tensor& out, std::vector<OpForm>& f
 
 }  // namespace
 
+std::vector<TensorId> other_cosines(const Op& op) {
+  std::vector<TensorId> found;
+  for (const Input& input : op.inputs) {
+    if (input.role == "other_cos") found.push_back(input.tensor);
+  }
+  return found;
+}
+
 std::vector<OpForm> forms_rope(Values& values, const Op& op, const Tensor& out) {
   std::vector<OpForm> forms;
   const auto given = tables(values, op);
@@ -228,10 +245,16 @@ std::vector<OpForm> forms_rope(Values& values, const Op& op, const Tensor& out) 
     forms.push_back({.text = "no rotation", .variant = kNone});
     return forms;
   }
+  std::vector<TensorId> cosines = other_cosines(op);
+  cosines.insert(cosines.begin(), 0);
   for (const int pairing : {kHalves, kNeighbours}) {
     const std::string pairs = pairing == kHalves ? "halves" : "neighbours";
-    for (const std::int64_t one : heads)
-      forms.push_back({.text = "the dumped cosines and sines, pairs of " + pairs, .variant = pairing, .heads = one});
+    for (const TensorId other : cosines) {
+      const std::string text =
+          other == 0 ? "the dumped cosines and sines, pairs of " : "other cosines and sines of the step, pairs of ";
+      for (const std::int64_t one : heads)
+        forms.push_back({.text = text + pairs, .variant = pairing, .other = other, .heads = one});
+    }
   }
   if (op.layer && values.recomputer().layer_is_apart(*op.layer))
     forms.push_back({.text = "no rotation in this layer", .variant = kNone});
@@ -273,7 +296,7 @@ bool predict_rope(Values& values, const Op& op, const Tensor& out, const OpForm&
   Block x;
   const Step* step = run.step(out.step);
   if (step == nullptr || !input_rows(values, op, "x", out, first, count, x, why)) return false;
-  const auto given = form.angles == nullptr ? tables(values, op) : std::nullopt;
+  const auto given = form.angles == nullptr ? tables(values, op, form.other) : std::nullopt;
   if (!given && form.angles == nullptr && form.number == 0 && form.variant != kNone) {
     why = "neither its base nor its cosines and sines are known";
     return false;

@@ -38,7 +38,7 @@ struct OpForm {
   double number = 0;  ///< a factor, a base, an eps
   double cap = 0;     ///< of scores, cap * tanh(score / cap); 0: none
   double alpha = 0;   ///< of a clamped SwiGLU, and what it holds its inputs to; 0: as published. Of the head a factor
-                      ///< on its products, of a sum one on its first term; 0: none
+                      ///< on its products, of a sum or a norm one on its first input; 0: none
   double limit = 0;
   int scale_power = 1;            ///< how often a scale is applied
   std::optional<Format> as = {};  ///< in which format codes are read

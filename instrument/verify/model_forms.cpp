@@ -10,6 +10,7 @@
 #include "instrument/model/rope_table.h"
 #include "instrument/recompute/activations.h"
 #include "instrument/recompute/keys.h"
+#include "instrument/verify/tables.h"
 
 namespace nanscope {
 namespace {
@@ -128,6 +129,8 @@ std::vector<OpForm> ModelForms::norm(Values& values, const Op& op) const {
     form.scale_power = 1;
     form.shift = static_cast<int>(spec_.model.delta_value_dim);
   }
+  const Tensor* x = values.run().input(op, "x");
+  if (x != nullptr && stands_for_scaled_rows(values, *x)) form.alpha = spec_.model.embedding_scale;
   std::vector<OpForm> forms{form};
   if (const auto served = values.served_format(op, "weight")) {
     form.weight_as = *served;
@@ -166,6 +169,7 @@ std::vector<OpForm> ModelForms::rope(Values& values, const Op& op) const {
   if (!is_rotary(spec_.model, layer_of(op))) form.variant = kNone;
   const bool given = values.run().input(op, "cos") != nullptr && values.run().input(op, "sin") != nullptr;
   if (given) form.rotated = rotated_channels(spec_.model);
+  if (given) form.other = nearest_table(values, *this, op);
   if (given || form.variant == kNone) return {form};
   const Step* step = values.run().step(op.step);
   std::int64_t context = 0;
@@ -244,16 +248,22 @@ std::vector<OpForm> ModelForms::copied(Values& values, const Op& op, const Tenso
   return plain;
 }
 
-/// Factors are on what branches put out. The first sum reads the embedding's rows themselves where a dump holds no
-/// inputs and the factor on them is applied behind the module.
+/// Whether a stream before the first layer is the embedding's rows as they are, so that what reads it was given them
+/// times the model's factor: a dump without modules' inputs does not show that product.
+bool ModelForms::stands_for_scaled_rows(Values& values, const Tensor& stream) const {
+  const double scale = spec_.model.embedding_scale;
+  const Op* maker = scale != 1 ? values.run().maker(stream) : nullptr;
+  return maker != nullptr && maker->kind == OpKind::embedding && maker->name == "embed" &&
+         holds_rows(values, *maker, stream, scale);
+}
+
+/// Factors are on what branches put out.
 std::vector<OpForm> ModelForms::residual(Values& values, std::vector<OpForm> plain, const Op& op) const {
   if (op.name != "attn_residual" && op.name != "mlp_residual") return plain;
   const double factor = spec_.model.residual_scale;
   const double scale = spec_.model.embedding_scale;
   const Tensor* stream = values.run().input(op, "a");
-  const Op* maker = stream != nullptr && scale != 1 ? values.run().maker(*stream) : nullptr;
-  const bool rows = maker != nullptr && maker->kind == OpKind::embedding && maker->name == "embed" &&
-                    holds_rows(values, *maker, *stream, scale);
+  const bool rows = stream != nullptr && stands_for_scaled_rows(values, *stream);
   for (OpForm& form : plain) {
     if (factor != 1) form.number = factor;
     if (factor != 1) form.text += fmt::format(", the branch times {:.6g}", factor);

@@ -36,6 +36,7 @@ class ModelForms {
   std::vector<OpForm> attention(Values& values, const Op& op) const;
   std::vector<OpForm> embedding(Values& values, const Op& op) const;
   std::vector<OpForm> copied(Values& values, const Op& op, const Tensor& out, std::vector<OpForm> plain) const;
+  bool stands_for_scaled_rows(Values& values, const Tensor& stream) const;
   std::vector<OpForm> residual(Values& values, std::vector<OpForm> plain, const Op& op) const;
   std::vector<OpForm> head(std::vector<OpForm> plain, const Op& op) const;
   std::vector<OpForm> block_sum(Values& values, const Op& op, const Tensor& out) const;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "instrument/model/family.h"
 #include "instrument/recompute/bounds.h"
+#include "instrument/recompute/recipes.h"
 #include "instrument/verify/rope_variants.h"
 
 namespace nanscope {
@@ -153,6 +155,29 @@ std::vector<JudgedTable> judged_tables(Recomputer& recomputer, const ModelForms&
 }
 
 }  // namespace
+
+TensorId nearest_table(Values& values, const ModelForms& model, const Op& op) {
+  const std::vector<TensorId> others = other_cosines(op);
+  const Step* step = values.run().step(op.step);
+  if (others.empty() || step == nullptr) return 0;
+  const ModelFamily* family = find_family(model.spec().model.family);
+  const bool sine_first = family != nullptr && family->sine_first;
+  const auto angles = model.angles(model.local(op), context_of(*step));
+  // How far it is from the model's, as a mean square; infinite where it cannot be told.
+  const auto apart = [&](const Tensor* cosines) {
+    const auto table = cosines != nullptr ? table_of(values.run(), values, *cosines, *step, sine_first) : std::nullopt;
+    const Recomputed judged = table ? judge(*table, *angles, 0) : Recomputed{};
+    return judged.elements > 0 ? judged.squares / static_cast<double>(judged.elements)
+                               : std::numeric_limits<double>::infinity();
+  };
+  TensorId nearest = 0;
+  double least = apart(values.run().input(op, "cos"));
+  for (const TensorId other : others) {
+    const double distance = apart(values.run().tensor(other));
+    if (distance < least) nearest = other, least = distance;
+  }
+  return nearest;
+}
 
 std::vector<Recomputed> judge_tables(Recomputer& recomputer, const ModelForms& model, const Step& step) {
   std::vector<Recomputed> results;

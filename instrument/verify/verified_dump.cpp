@@ -20,6 +20,7 @@ Geometry geometry_of(const ModelSpec& spec) {
   if (is_latent(spec.model)) geometry.shared = spec.model.rotated;
   geometry.layers = spec.model.layers;
   geometry.attention_gate = spec.model.attention_gate;
+  geometry.parallel = spec.model.parallel;
   geometry.delta = {spec.model.delta_key_heads, spec.model.delta_value_heads, spec.model.delta_key_dim,
                     spec.model.delta_value_dim};
   const ModelFamily* family = find_family(spec.model.family);

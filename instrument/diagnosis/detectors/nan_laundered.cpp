@@ -40,8 +40,8 @@ bool keeps_nan(const Op& op) {
 
 bool carries(std::string_view role) {
   return role != "weight" && role != "bias" && role != "mask" && role != "positions" && role != "cos" &&
-         role != "sin" && role.find("scale") == std::string_view::npos && role != "amax_history" &&
-         role != "temperature";
+         role != "sin" && role != "other_cos" && role != "other_sin" && role.find("scale") == std::string_view::npos &&
+         role != "amax_history" && role != "temperature";
 }
 
 /// Rows of NaN of one step, through what was not dumped.
