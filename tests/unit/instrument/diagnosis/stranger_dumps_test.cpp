@@ -24,6 +24,7 @@ using testing::kWidth;
 using testing::Matrix;
 using testing::MemoryDump;
 using ::testing::Not;
+using testing::product;
 using testing::random;
 using testing::sum;
 
@@ -35,22 +36,6 @@ double rounded(double value) {
 Matrix rounded(Matrix values) {
   for (double& one : values) one = rounded(one);
   return values;
-}
-
-/// x W', with the sums in double.
-Matrix product(const Matrix& x, const Matrix& w, std::int64_t rows) {
-  const auto inputs = static_cast<std::int64_t>(x.size()) / rows;
-  const auto outputs = static_cast<std::int64_t>(w.size()) / inputs;
-  Matrix made;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t n = 0; n < outputs; ++n) {
-      double all = 0;
-      for (std::int64_t k = 0; k < inputs; ++k)
-        all += x[static_cast<std::size_t>(r * inputs + k)] * w[static_cast<std::size_t>(n * inputs + k)];
-      made.push_back(all);
-    }
-  }
-  return made;
 }
 
 /// RMS norm with eps 1e-6 and a weight of ones.
@@ -299,73 +284,6 @@ TEST(ParallelBranches, MayBeAddedBeforeTheResidual) { EXPECT_THAT(classes(parall
 TEST(ParallelBranches, AWrongElementIsStillAccused) {
   EXPECT_THAT(classes(parallel_branches(1)), Contains("wrong-result"));
 }
-
-struct Angles {
-  Matrix cos;
-  Matrix sin;
-};
-
-/// Of a head of kWidth channels, at base 10000, in halves.
-Angles angles() {
-  Angles made;
-  for (std::int64_t row = 0; row < kRows; ++row) {
-    for (std::int64_t c = 0; c < kWidth; ++c) {
-      const double angle = static_cast<double>(row) * std::pow(10000, -2.0 * static_cast<double>(c % 8) / kWidth);
-      made.cos.push_back(double{static_cast<float>(std::cos(angle))});
-      made.sin.push_back(double{static_cast<float>(std::sin(angle))});
-    }
-  }
-  return made;
-}
-
-Matrix rotated(const Matrix& x, const Angles& by) {
-  Matrix made(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const bool low = i % kWidth < kWidth / 2;
-    const double partner = low ? -x[i + kWidth / 2] : x[i - kWidth / 2];
-    made[i] = double{static_cast<float>(x[i] * by.cos[i] + partner * by.sin[i])};
-  }
-  return made;
-}
-
-/// Queries, keys and scores of four layers. Layer `unrotated` rotates nothing, layer `other` has scores of no way,
-/// layer `gated` has a module that no other layer has.
-Diagnosis rotations(std::int64_t unrotated, std::int64_t other, std::int64_t gated = -1) {
-  MemoryDump dump;
-  const Angles by = angles();
-  dump.add("positions", "i64", {1, kRows}, {0, 1, 2, 3, 4, 5});
-  dump.add("cos", "f32", {1, kRows, kWidth}, by.cos);
-  dump.add("sin", "f32", {1, kRows, kWidth}, by.sin);
-  for (std::int64_t layer = 0; layer < 4; ++layer) {
-    const std::string at = "model.layers." + std::to_string(layer) + ".self_attn.";
-    const auto seed = static_cast<std::uint32_t>(2 * layer + 300);
-    const Matrix q = random(seed, kRows * kWidth);
-    const Matrix k = random(seed + 1, kRows * kWidth);
-    const bool plain = layer == unrotated;
-    Matrix scores = product(plain ? q : rotated(q, by), plain ? k : rotated(k, by), kRows);
-    if (layer == other) scores = random(399, scores.size(), 4);
-    for (double& one : scores) one /= 4;
-    dump.add(at + "q_proj.output", "f32", {1, kRows, kWidth}, q);
-    dump.add(at + "k_proj.output", "f32", {1, kRows, kWidth}, k);
-    dump.add(at + "scores", "f32", {1, 1, kRows, kRows}, scores);
-    if (layer == gated) dump.add(at + "output_gate.output", "f32", {1, kRows, 4}, random(400, kRows * 4));
-  }
-  return diagnosis_of(dump);
-}
-
-TEST(LayersApart, MayNotRotateAndAreNoted) {
-  const Diagnosis plain = rotations(-1, -1);
-  EXPECT_THAT(classes(plain), ElementsAre());
-  EXPECT_TRUE(plain.notes.empty());
-  const Diagnosis apart = rotations(3, -1);
-  EXPECT_THAT(classes(apart), ElementsAre());
-  ASSERT_EQ(apart.notes.size(), 1U);
-  EXPECT_THAT(apart.notes[0].text, ::testing::HasSubstr("attention of layer 3 comes out in another way"));
-}
-
-/// Layers of other modules compute attention in a way of their own, as those of linear attention do.
-TEST(LayersApart, OfOtherModulesAreNotCompared) { EXPECT_THAT(classes(rotations(-1, 3, 3)), ElementsAre()); }
-TEST(LayersApart, ThatComeOutInNoWayAreAccused) { EXPECT_THAT(classes(rotations(-1, 3)), Contains("wrong-result")); }
 
 /// A product without its weight: `bad` says which elements are NaN.
 template <class Bad>

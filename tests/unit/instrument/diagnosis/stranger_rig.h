@@ -30,4 +30,20 @@ inline Matrix sum(const Matrix& a, const Matrix& b) {
   return made;
 }
 
+/// x W', with the sums in double.
+inline Matrix product(const Matrix& x, const Matrix& w, std::int64_t rows) {
+  const auto inputs = static_cast<std::int64_t>(x.size()) / rows;
+  const auto outputs = static_cast<std::int64_t>(w.size()) / inputs;
+  Matrix made;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t n = 0; n < outputs; ++n) {
+      double all = 0;
+      for (std::int64_t k = 0; k < inputs; ++k)
+        all += x[static_cast<std::size_t>(r * inputs + k)] * w[static_cast<std::size_t>(n * inputs + k)];
+      made.push_back(all);
+    }
+  }
+  return made;
+}
+
 }  // namespace nanscope::testing
