@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Diagnoses healthy dumps of the architectures of transformers, and says which are accused.
 
-    tests/real/architectures.py FOLDER [--nanscope COMMAND] [--only NAME,...] [--dtypes bf16,f32] [--plain-hooks|--recorder]
-                                [--table] [--plant] [--tokens 24] [--sequences 1]
+    tests/real/architectures.py FOLDER [--nanscope COMMAND] [--only NAME,...] [--dtypes bf16,f32]
+                                [--plain-hooks|--recorder|--outputs-only] [--table] [--plant] [--tokens 24] [--sequences 1]
 
 Needs torch and transformers (tried with 2.15 and 5.24), so that no other test runs it. Each architecture is made small
 with random weights of unit gain, run on a CPU (a prompt of 24 tokens and two decode steps; encoders: three padded
 sequences of up to 100 tokens), captured by nanscope_capture or by plain forward hooks, and diagnosed without and with
-its checkpoint. With --recorder the flight recorder writes the dumps, and they are diagnosed without a checkpoint, which
-nanscope refuses for them. A healthy model must not be accused. With --plant, one fault is planted in a module of each, and the
-diagnosis with the checkpoint must name that module. Prints a line a dump with its verdict and the share of outputs that
-could be judged. Exit code 1: a healthy one was accused or fewer than 60 could be made; a planted fault was called
-something that it is not, or fewer than 28 of 30 were found."""
+its checkpoint. With --outputs-only, modules' inputs are not dumped. With --recorder the flight recorder writes the
+dumps, and they are diagnosed without a checkpoint, which nanscope refuses for them. A healthy model must not be
+accused. With --plant, one fault is planted in a module of each, and the diagnosis with the checkpoint must name that
+module. Prints a line a dump with its verdict and the share of outputs that could be judged. Exit code 1: a healthy one
+was accused or fewer than 60 could be made; a planted fault was called something that it is not, or fewer than 28 of 30
+were found."""
 import argparse
 import contextlib
+import functools
 import json
 import math
 import os
@@ -294,6 +296,7 @@ def main():
     parser.add_argument("--dtypes", default="bf16,f32")
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--plain-hooks", action="store_true", help="capture by plain forward hooks")
+    ways.add_argument("--outputs-only", action="store_true", help="dump modules' outputs without their inputs")
     ways.add_argument("--recorder", action="store_true", help="capture by the flight recorder")
     parser.add_argument("--table", action="store_true", help="print lines of a table in Markdown")
     parser.add_argument("--plant", action="store_true", help="plant a fault in each of the first 30")
@@ -315,7 +318,8 @@ def main():
             try:
                 model = make(name, every[name], dtypes[dtype], place / "checkpoint")
                 change = plant(model, name) if arguments.plant else None
-                way = Hooks if arguments.plain_hooks else recorded if arguments.recorder else nanscope_capture.attach
+                way = (Hooks if arguments.plain_hooks else recorded if arguments.recorder
+                       else functools.partial(nanscope_capture.attach, inputs=not arguments.outputs_only))
                 with way(model, str(place / "dump")):
                     run(model, name, arguments.tokens, arguments.sequences)
             except Exception as error:  # this version of the library has it otherwise
