@@ -15,6 +15,7 @@ constexpr std::array kLayerModules = {
     ModulePattern{"enorm pre_fc_norm_embedding", "mtp_embed_norm", layer_norm, 20, "x", "norm_out"},
     ModulePattern{"hnorm pre_fc_norm_hidden", "mtp_hidden_norm", layer_norm, 22, "resid", "norm_out"},
     ModulePattern{"eh_proj ^mtp.fc ^model.mtp.fc", "mtp_proj", gemm, 24, "x", "resid"},
+    ModulePattern{"pre_ln", "pre_norm", layer_norm, 60, "resid", "norm_out"},
     ModulePattern{"input_layernorm ln_1 ln1 attention_norm attn_norm norm1 layernorm_before layer_norm1 "
                   "self_attn_layer_norm pre_attn_norm pre_attention_layernorm norm_1 ln_attn",
                   "attn_norm", layer_norm, 100, "resid", "norm_out"},
@@ -118,8 +119,9 @@ constexpr std::array kOuterModules = {
     ModulePattern{"hidden_states_0 embed_plus_pos embed_sum inp_l", "embed_sum", residual_add, kBeforeLayers + 32, "x",
                   "resid"},
     ModulePattern{"token_type_embeddings", "type_embed", embedding, kBeforeLayers + 31, "x", "embed"},
-    ModulePattern{"pre_layrnorm pre_layernorm embeddings.layer_norm embed_norm ln_embed embed_layernorm", "pre_norm",
-                  layer_norm, kBeforeLayers + 34, "embed", "norm_out"},
+    ModulePattern{"pre_layrnorm pre_layernorm embeddings.layer_norm embeddings.norm layernorm_embedding "
+                  "word_embeddings_layernorm embed_norm ln_embed embed_layernorm",
+                  "pre_norm", layer_norm, kBeforeLayers + 34, "embed", "norm_out"},
     ModulePattern{"rotary_emb rotary_pos_emb model.rotary_emb", "rope", rope, kBeforeLayers + 36, "x", "rope"},
     ModulePattern{"ln_q merger.ln_q merger.norm", "projector_norm", layer_norm, kBeforeLayers + 38, "x", "norm_out"},
     ModulePattern{"linear_1 merger.mlp.0 merger.linear_fc1", "projector_up", gemm, kBeforeLayers + 39, "x", "up"},

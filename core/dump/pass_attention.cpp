@@ -50,6 +50,8 @@ TensorId PassBuilder::attention(TensorId x) {
   if (gate_ != 0) out = emit("attn_gated", OpKind::activation, {{"gate", gate_, {}}, {"up", out, {}}}, {"out"});
   // Of a model with delta nets only those have one.
   if (seen("inner_norm") && !seen("gdn_qkv_proj")) out = norm("inner_norm", out);
+  // MiniMax's linear attention multiplies by a gate.
+  if (is_here("output_gate")) out = emit("attn_gated", OpKind::block, {{"x", out, {}}}, {"out"});
   if (seen("o_proj")) {
     out = linear("o_proj", out, "out", {});
   } else if (!outs.empty()) {

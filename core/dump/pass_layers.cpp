@@ -161,6 +161,7 @@ TensorId PassBuilder::layer(TensorId x) {
   take_layer_parameters();
   take_probabilities_of_layer();
   x = input_of("layer", x);
+  if (is_here("pre_norm")) x = norm("pre_norm", x);  // of the first layer alone, RWKV
   std::vector<Index> outs = outputs_of("layer", "resid");
   std::erase_if(outs, [&](Index index) { return tensor(index).at.op != "layer" && tensor(index).at.op != "resid"; });
   const bool inside = seen_any(kAttentionOps) || seen_any(kMlpOps) || seen_any(kMixtureOps) ||

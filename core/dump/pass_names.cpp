@@ -253,7 +253,7 @@ void PassBuilder::settle_names() {
       const bool behind = seen_.contains({at.tower, "mlp_post_norm"}) && !norms_before(at);
       at.op = behind ? "attn_post_norm" : "mlp_norm";
     } else if ((at.op == "self_attn" || at.op == "attention") && at.port == Port::output && at.index == 1 &&
-               rank >= 3) {
+               (rank > 3 || (rank == 3 && !(tensor(i).health.absmax > 1)))) {  // RWKV returns its states there
       at = [&] {  // the probabilities, where the model was asked for them
         TensorName probs = at;
         probs.op = probs.role = "probs";

@@ -380,10 +380,13 @@ std::vector<OpForm> forms_activation(Values& values, const Op& op, const Tensor&
         forms.back().number = kTimesUp;
         forms.back().text += " times up";
       }
-      if (all[i].name != "gelu_tanh") continue;
-      forms.push_back(forms.back());
-      forms.back().rounded = 1;
-      forms.back().text += ", each step rounded";
+      const std::size_t made = maybe_up ? 2 : 1;
+      for (std::size_t k = 0; k < made && all[i].name == "gelu_tanh"; ++k) {
+        OpForm rounded = forms[forms.size() - made];
+        rounded.rounded = 1;
+        rounded.text += ", each step rounded";
+        forms.push_back(std::move(rounded));
+      }
     }
   }
   return forms;

@@ -385,6 +385,7 @@ std::optional<RowMask> row_mask(Values& values, const Op& op, const Step& step, 
     const bool inside = position >= std::max<std::int64_t>(0, first_key) && position < span.context;
     const bool before = !causal || position <= own + form.shift;
     const bool near = (form.variant != kWindow || static_cast<double>(own - position) < form.number) &&
+                      (form.variant != kAround || static_cast<double>(std::abs(own - position)) <= form.number) &&
                       (form.window == 0 || own - position < form.window);
     out.visible[column] = inside && before && near;
   }

@@ -68,9 +68,10 @@ struct RowMask {
 };
 
 /// OpForm::variant of a mask.
-enum Masking : int { kCausal = 0, kNoMask = 1, kGivenMask = 2, kGivenCausal = 3, kWindow = 4 };
+enum Masking : int { kCausal = 0, kNoMask = 1, kGivenMask = 2, kGivenCausal = 3, kWindow = 4, kAround = 5 };
 
-/// Of a row of a span, by OpForm::variant; OpForm::number is a window's width, OpForm::shift lets later keys in.
+/// Of a row of a span, by OpForm::variant; OpForm::number is a window's width, or of one on both sides (kAround) how
+/// far a key may be; OpForm::shift lets later keys in.
 std::optional<RowMask> row_mask(Values& values, const Op& op, const Step& step, const Span& span, std::int64_t row,
                                 const std::vector<std::int64_t>& positions, const OpForm& form);
 

@@ -29,14 +29,20 @@ std::vector<OpForm> forms_softmax(Values& values, const Op& op, const Tensor& ou
     add(kGivenMask, 0, "softmax of the scores behind the dumped mask");
     add(kGivenCausal, 0, "softmax of the scores behind the dumped and a causal mask");
   }
-  // The width of a window shows in the zeros of the last row.
+  // The width of a window shows in the zeros of the last row, and of one on both sides in those of the first.
   const std::int64_t columns = keys_of(out);
   if (!out.known || out.tokens == 0) return forms;
-  const auto last = values.run().row_values(out, out.tokens - 1);
-  if (!last) return forms;
-  const std::int64_t seen = std::count_if(last->begin(), last->begin() + columns, [](float p) { return p > 0; });
+  const auto seen_in = [&](std::int64_t row) {
+    const auto p = values.run().row_values(out, row);
+    return p ? std::count_if(p->begin(), p->begin() + columns, [](float one) { return one > 0; }) : 0;
+  };
+  const std::int64_t seen = seen_in(out.tokens - 1);
   if (seen > 0 && seen < columns)
     add(kWindow, static_cast<double>(seen), "softmax of the scores behind a sliding window");
+  const RowToken first = values.run().token_of(out, 0);
+  const std::int64_t ahead = first.span != nullptr && first.position == 0 ? seen_in(0) : 0;
+  if (ahead > 1 && ahead < std::min(columns, first.span->context))
+    add(kAround, static_cast<double>(ahead - 1), "softmax of the scores behind a window on both sides");
   return forms;
 }
 
