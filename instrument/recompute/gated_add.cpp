@@ -40,7 +40,8 @@ void multiply(Block& term, double factor, double u) {
   if (!exact && term.error.empty()) term.error.assign(term.value.size(), 0);
   for (std::size_t i = 0; i < term.value.size(); ++i) {
     const double value = factor * double{term.value[i]};
-    const double rounded = exact ? 0 : 1.01 * u * std::abs(value);
+    // The product is rounded, and the factor was rounded to f32 before.
+    const double rounded = exact ? 0 : (1.01 * u + kF32) * std::abs(value);
     if (!term.error.empty()) term.error[i] = static_cast<float>(factor * double{term.error[i]} + rounded);
     term.value[i] = static_cast<float>(value);
   }
