@@ -113,6 +113,10 @@ class Writer {
     }
     add(Action::switch_theme, kViewsGroup, views_.dark ? "Light theme" : "Dark theme", "light or dark",
         {control(GLFW_KEY_T)});
+    for (const Vision vision : kVisions) {
+      if (vision == views_.vision) continue;
+      add(Action::choose_palette, kViewsGroup, std::string(words_of(vision)), "", {}).vision = vision;
+    }
     by_hand(kViewsGroup, "Wheel, drag", "zoom and pan a map");
     by_hand(kViewsGroup, "Shift+wheel, Ctrl+wheel", "zoom its rows, its columns");
     by_hand(kViewsGroup, "Right double click", "show all of a map");

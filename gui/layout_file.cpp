@@ -9,7 +9,6 @@
 
 #include "gui/app.h"
 #include "gui/state_file.h"
-#include "gui/theme.h"
 
 namespace nanscope::gui {
 namespace {
@@ -28,6 +27,7 @@ void read_property(std::string_view name, const std::string& value, SavedLayout&
   if (name == "right") return read_share(value, layout.shares.right);
   if (name == "upper") return read_share(value, layout.shares.upper);
   if (name == "theme" && find_theme(value)) layout.theme = value;
+  if (name == "palette") layout.vision = find_vision(value).value_or(layout.vision);
   if (name == "size") {
     if (const Result<Extent> size = parse_size(value)) layout.size = *size;
   }
@@ -54,7 +54,9 @@ SavedLayout read_layout(const std::filesystem::path& file) {
 void write_layout(const std::filesystem::path& file, const SavedLayout& layout) {
   std::vector<std::string> lines{fmt::format("left {}", layout.shares.left),
                                  fmt::format("right {}", layout.shares.right),
-                                 fmt::format("upper {}", layout.shares.upper), fmt::format("theme {}", layout.theme),
+                                 fmt::format("upper {}", layout.shares.upper),
+                                 fmt::format("theme {}", layout.theme),
+                                 fmt::format("palette {}", nanscope::gui::name(layout.vision)),
                                  fmt::format("size {}x{}", layout.size.width, layout.size.height)};
   if (!layout.tab.empty()) lines.push_back(fmt::format("tab {}", layout.tab));
   write_lines(file, lines);

@@ -1,6 +1,7 @@
 #include "gui/marks.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "gui/drawn.h"
 
@@ -40,10 +41,44 @@ float chip_left_of(const ViewContext& context, float right, float y, float heigh
   return width;
 }
 
+void draw_sign(const ViewContext& context, Area area, Cell cell) {
+  const Theme& theme = context.theme;
+  const Color ink = pattern_ink(theme.pattern(cell), theme.cell(cell)).alpha(255);
+  fill(area, theme.cell(cell));
+  const float pixel = std::max(std::floor(context.scale), 1.0F);
+  const Area box{std::floor(area.x), std::floor(area.y), std::ceil(area.right()) - std::floor(area.x),
+                 std::ceil(area.bottom()) - std::floor(area.y)};
+  const float side = std::min(box.width, box.height);
+  switch (theme.pattern(cell)) {
+    case Pattern::crossed:
+      for (float at = 0; at < side; at += pixel) fill({box.x + at, box.y + at, pixel, pixel}, ink);
+      [[fallthrough]];
+    case Pattern::slanted:
+      for (float at = 0; at < side; at += pixel) fill({box.x + side - at - pixel, box.y + at, pixel, pixel}, ink);
+      return;
+    case Pattern::back_slanted:
+      for (float at = 0; at < side; at += pixel) fill({box.x + at, box.y + at, pixel, pixel}, ink);
+      return;
+    case Pattern::level:
+      return fill({box.x, std::floor(box.y + box.height / 2), box.width, pixel}, ink);
+    case Pattern::dotted:
+      return fill({std::floor(box.x + box.width / 2), std::floor(box.y + box.height / 2), pixel, pixel}, ink);
+    default:
+      return;
+  }
+}
+
 Color ink_on(const Theme& theme, Cell cell) {
-  if (cell == kClipped || cell == kLowHeadroom) return Color::hex(0x201203);
-  if (cell >= kInf) return theme.on_bad;
-  return theme.text;
+  if (cell < kLowHeadroom) return theme.text;
+  return ink_over(theme, theme.cell(cell));
+}
+
+Color ink_over(const Theme& theme, Color ground) {
+  constexpr Color kDark = Color::hex(0x14060A);
+  constexpr Color kLight = Color::hex(0xFFFFFF);
+  const Color first = theme.dark ? kDark : kLight;
+  const Color second = theme.dark ? kLight : kDark;
+  return contrast(first, ground) >= kLeastContrast ? first : second;
 }
 
 void tooltip(const ViewContext& context, const std::string& title, const std::vector<std::string>& lines) {

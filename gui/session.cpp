@@ -31,7 +31,8 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
   session->platform_ = std::move(*platform);
   WindowSetup& setup = session->setup_;
   setup.scale = options.scale > 0 ? options.scale : session->platform_->scale();
-  setup.theme = *find_theme(options.theme.empty() ? saved.theme : options.theme);
+  const Vision vision = options.palette.empty() ? saved.vision : *find_vision(options.palette);
+  setup.theme = *find_theme(options.theme.empty() ? saved.theme : options.theme, vision);
   setup.fonts = load_fonts(setup.scale);
   setup.view = options.view;
   const std::string usual = options.check.model.empty() ? saved.tab : "verify";
@@ -80,9 +81,10 @@ void Session::remember_layout() {
   const auto at_scale_1 = [this](int pixels) {
     return static_cast<int>(std::lround(static_cast<float>(pixels) / setup_.scale));
   };
-  write_layout(
-      layout_path(),
-      {setup_.shares, setup_.tab, std::string(setup_.theme.name), {at_scale_1(size.width), at_scale_1(size.height)}});
+  SavedLayout left{setup_.shares, setup_.tab, std::string(setup_.theme.name)};
+  left.size = {at_scale_1(size.width), at_scale_1(size.height)};
+  left.vision = setup_.theme.vision;
+  write_layout(layout_path(), left);
 }
 
 void Session::change_places() {

@@ -6,6 +6,8 @@
 #include "core/counted.h"
 #include "core/recording/names.h"
 #include "gui/bars.h"
+#include "gui/cell_paint.h"
+#include "gui/marks.h"
 #include "gui/prepare/requests_told.h"
 
 namespace nanscope::gui {
@@ -80,14 +82,13 @@ class RequestCard {
     const Theme& theme = look_.theme;
     const bool bad = worst >= kClipped;
     fill(box, bad ? theme.cell(worst) : theme.raised, look_.px(4));
-    const Color ink = worst == kClipped ? Color::hex(0x201203) : theme.on_bad;
-    label(look_.fonts.small, box, bad ? ink : theme.muted, words, 0.5F);
+    label(look_.fonts.small, box, bad ? ink_on(theme, worst) : theme.muted, words, 0.5F);
   }
 
   void draw_step(const MapStep& step, Area box) {
     const Place& place = navigator_.selection().place;
     const bool chosen = place.request == step.row.request && place.step == step.row.index && place.rank == step.rank;
-    fill(box, look_.theme.cell(step.worst), look_.px(2));
+    fill_cell(look_.theme, look_.fonts, box, step.worst, look_.px(2));
     if (chosen) outline(box.inset(-look_.px(1)), look_.theme.text, look_.px(2), look_.px(3));
     ImGui::SetCursorScreenPos(box.min());
     ImGui::PushID(&step);
@@ -139,7 +140,7 @@ void draw_status(const Look& look, const StatusText& status, const std::optional
   label(look.fonts.small, {line.right() - width - 1, line.y, width + 1, line.height}, look.theme.muted, right, 1);
   const float room = line.width - width - look.px(20);
   const bool brief = !status.brief.empty() && text_size(look.fonts.small, status.text).x > room;
-  label(look.fonts.small, {line.x, line.y, room, line.height}, status.error ? look.theme.cell(kNan) : look.theme.muted,
+  label(look.fonts.small, {line.x, line.y, room, line.height}, status.error ? look.theme.ink(kNan) : look.theme.muted,
         printable(brief ? status.brief : status.text));
 }
 

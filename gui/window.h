@@ -104,7 +104,7 @@ class Window {
   /// The pane that keys are about: the one below the front.
   const Pane& shown_pane() const { return panes_[tabs_.empty() ? 0 : tabs_[tab_]]; }
   void show_pane(std::size_t pane);
-  void switch_theme();
+  void use_theme(Theme theme);
   /// Brings the view on screen; it is saved once it is there.
   void ask_to_save(const Command& command);
   void save_picture(Platform& platform, std::size_t view);

@@ -69,6 +69,7 @@ std::vector<Command> Window::commands() const {
   views.tabs = tabs_;
   views.shown = static_cast<std::size_t>(&shown_pane() - panes_.data());
   views.dark = setup_.theme.dark;
+  views.vision = setup_.theme.vision;
   views.beside = beside_.run() != nullptr;
   return all_commands(views);
 }
@@ -86,8 +87,8 @@ void Window::show_pane(std::size_t pane) {
   if (tab != tabs_.end()) tab_ = static_cast<std::size_t>(tab - tabs_.begin());
 }
 
-void Window::switch_theme() {
-  setup_.theme = setup_.theme.dark ? light_theme() : dark_theme();
+void Window::use_theme(Theme theme) {
+  setup_.theme = std::move(theme);
   apply_style(setup_.theme, setup_.scale);
 }
 
@@ -156,7 +157,9 @@ void Window::run(const Command& command, Platform& platform) {
       enlarged_ = !enlarged_ && !tabs_.empty();
       return;
     case Action::switch_theme:
-      return switch_theme();
+      return use_theme(setup_.theme.dark ? light_theme(setup_.theme.vision) : dark_theme(setup_.theme.vision));
+    case Action::choose_palette:
+      return use_theme(setup_.theme.dark ? dark_theme(command.vision) : light_theme(command.vision));
     case Action::save_picture:
     case Action::save_table:
       return ask_to_save(command);

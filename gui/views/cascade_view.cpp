@@ -67,7 +67,7 @@ class Teller {
     const Theme& theme = context_.theme;
     y_ += px(12);
     const bool bad = story.verdict == Verdict::fault || story.verdict == Verdict::damaged;
-    const Color tone = story.verdict == Verdict::clean ? theme.accent : theme.cell(bad ? kNan : kClipped);
+    const Color tone = story.verdict == Verdict::clean ? theme.accent : theme.ink(bad ? kNan : kClipped);
     const std::string count = story.links.empty()
                                   ? story.spread
                                   : fmt::format("{} \u00B7 {}", counted(story.links.size(), "link"), story.spread);
@@ -240,7 +240,7 @@ class Teller {
     const std::string number = std::to_string(link.number);
     ImGui::GetWindowDrawList()->AddCircleFilled(center, px(kDisc), tone(link).packed(), 32);
     const ImVec2 size = text_size(context_.fonts.small, number);
-    const Color ink = context_.theme.dark ? Color::hex(0x0B0E12) : Color::hex(0xFFFFFF);
+    const Color ink = ink_over(context_.theme, tone(link));
     text(context_.fonts.small, {center.x - size.x / 2 + 0.5F, center.y - size.y / 2}, ink, number);
   }
 
@@ -347,7 +347,7 @@ class Teller {
     }
     if (others.empty() || !section("Other faults", others.size(), true)) return;
     for (const StoryFault* fault : others) {
-      item(fault->fault_class, fault->tensor, fault->target, {fault->summary, fault->fix}, context_.theme.cell(kNan));
+      item(fault->fault_class, fault->tensor, fault->target, {fault->summary, fault->fix}, context_.theme.ink(kNan));
     }
   }
 
@@ -356,7 +356,7 @@ class Teller {
     for (const StoryWarning& warning : story.warnings) {
       const std::string more = warning.more > 0 ? fmt::format("So do {}.", counted(warning.more, "other tensor")) : "";
       item(warning.kind, warning.place, warning.target, {warning.summary, more, warning.advice},
-           context_.theme.cell(kClipped));
+           context_.theme.ink(kClipped));
     }
   }
 

@@ -6,6 +6,7 @@
 #include "core/counted.h"
 #include "core/recording/names.h"
 #include "gui/cell_map.h"
+#include "gui/cell_paint.h"
 #include "gui/export/tables.h"
 #include "gui/grid_marks.h"
 #include "gui/prepare/row_labels.h"
@@ -274,7 +275,8 @@ class FrontView final : public View {
       fill({band.x, band.y + scene.px(1), band.width - gap, band.height - scene.px(2)}, theme.raised, scene.px(3));
     }
     if (request->worst >= kInf) {
-      fill({band.x, band.bottom() - scene.px(3), band.width - gap, scene.px(2)}, theme.cell(request->worst));
+      fill_cell(theme, scene.context.fonts, {band.x, band.bottom() - scene.px(4), band.width - gap, scene.px(3)},
+                request->worst);
     }
     const ImFont* font = scene.context.fonts.small;
     const std::string title = lane_title(*request);

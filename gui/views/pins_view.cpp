@@ -172,7 +172,7 @@ class PinsView final : public View {
       say(fmt::format("at {}/{}: {}", *selected.request, *selected.step, point_words(*card.history, *here)),
           theme.muted);
     }
-    if (!card.history->problem.empty()) say(printable(card.history->problem), theme.cell(kClipped));
+    if (!card.history->problem.empty()) say(printable(card.history->problem), theme.ink(kClipped));
     if (card.pin) draw_note(context, actions, *card.pin, {area.x, y + px(2), area.width, px(24)});
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/counted.h"
+#include "gui/cell_paint.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/requests_sheet.h"
@@ -286,6 +287,7 @@ class RequestList {
     const Place& place = context_.selection.place;
     const bool here = place.request == request.id && place.step == static_cast<std::int64_t>(index);
     fill(box, token.artefact ? theme.cell(kNan) : here ? theme.panel : theme.raised, px(4));
+    if (token.artefact) fill_cell(theme, context_.fonts, {box.x, box.bottom() - px(4), box.width, px(4)}, kNan);
     if (!token.artefact) outline(box, theme.line, 1, px(4));
     if (here) outline(box.inset(-px(1)), theme.text, px(1.5F), px(4));
     const Color ink = token.artefact ? theme.on_bad : theme.text;
@@ -474,12 +476,20 @@ class CacheMap {
         outline(box, color, px(1.5F), corner);
       } else {
         fill(box, color, corner);
+        pattern(slot, box);
       }
       if (slot.state == SlotState::shared) {
         fill({box.x, box.y, box.width, px(3)}, theme.accent, px(1.5F));
       }
     }
     if (slot.read) fill({box.x + px(2), box.bottom() + px(2), box.width - px(4), px(2)}, theme.text.alpha(190), px(1));
+  }
+
+  /// Below the words.
+  void pattern(const KvSlot& slot, Area box) const {
+    if (slot.health < kLowHeadroom) return;
+    const float high = box.width < px(kNumbersFrom - 4) ? box.height : std::min(px(5), box.height);
+    fill_cell(context_.theme, context_.fonts, {box.x, box.bottom() - high, box.width, high}, slot.health);
   }
 
   static Color color_of(const Theme& theme, const KvSlot& slot) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/cell_paint.h"
 #include "gui/marks.h"
 #include "gui/views/policy_table.h"
 
@@ -177,7 +178,8 @@ class Chart {
       }
       if (column.nan) {
         const float width = std::max(sheet_.px(2), pitch - sheet_.px(1));
-        fill({point.x - width / 2, plot_.bottom() - sheet_.px(6), width, sheet_.px(6)}, theme.cell(kNan));
+        fill_cell(theme, sheet_.context.fonts,
+                  {point.x - width / 2, plot_.bottom() - sheet_.px(6), width, sheet_.px(6)}, kNan);
       }
     }
     mark_lowest();

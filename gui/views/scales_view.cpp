@@ -245,7 +245,7 @@ class ScalesView final : public View {
     float y = area.y + sheet.px(12);
     for (const std::string& words : wrap(sheet.context.fonts.title, sheet.ledger.headline, width, 2)) {
       label(sheet.context.fonts.title, {left, y, width + 1, sheet.px(20)},
-            sheet.ledger.below.empty() ? theme.accent : theme.cell(kClipped), words);
+            sheet.ledger.below.empty() ? theme.accent : theme.ink(kClipped), words);
       y += sheet.px(20);
     }
     y += sheet.px(4);
@@ -396,7 +396,7 @@ class ScalesView final : public View {
         fill({box.right() - wide + sheet.px(5), box.y + sheet.px(2), wide, box.height - sheet.px(4)},
              theme.cell(ground), sheet.px(3));
       }
-      const Color plain = cells[i] == "NaN" ? theme.cell(kNan) : words ? theme.muted : theme.text;
+      const Color plain = cells[i] == "NaN" ? theme.ink(kNan) : words ? theme.muted : theme.text;
       const Color ink = ground != kAbsent ? ink_on(theme, ground) : plain;
       label(words ? sheet.context.fonts.small : sheet.context.fonts.mono_small, box, ink, cells[i],
             kLedgerColumns[i].align);

@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/cell_paint.h"
 #include "gui/marks.h"
 
 namespace nanscope::gui {
 namespace {
 
-constexpr float kNameHeight = 12;  ///< rows of so many pixels are named
-constexpr float kTickGap = 64;     ///< between the numbers of an axis, at least
-constexpr float kValueWidth = 74;  ///< cells so wide show their value
+constexpr float kNameHeight = 12;   ///< rows of so many pixels are named
+constexpr float kTickGap = 64;      ///< between the numbers of an axis, at least
+constexpr float kValueWidth = 74;   ///< cells so wide show their value
+constexpr float kPatternStrip = 9;  ///< left of a value: what kind of cell it is
 
 /// The numbers of an axis are multiples of this, so that they are not closer than `least` cells.
 std::int64_t tick_step(double least) {
@@ -21,18 +23,19 @@ std::int64_t tick_step(double least) {
   return step;
 }
 
-bool shows_values(const GridScene& scene, const TensorSheet& sheet) {
-  return sheet.elements && scene.cell_width() >= scene.px(kValueWidth) && scene.cell_height() >= scene.px(kNameHeight);
-}
-
 void draw_values(const GridScene& scene, const TensorSheet& sheet, const CellText& text) {
   if (!shows_values(scene, sheet)) return;
   const FrontRange range = scene.port.range();
+  const Theme& theme = scene.context.theme;
   clip(scene.cells);
   for (std::int64_t row = range.row_begin; row < range.row_end; ++row) {
     for (std::int64_t column = range.column_begin; column < range.column_end; ++column) {
-      label(scene.context.fonts.mono_small, scene.cell(column, row).inset(scene.px(3), 0),
-            ink_on(scene.context.theme, sheet.cell(row, column)), text(row, column), 0.5F);
+      const Cell cell = sheet.cell(row, column);
+      const Area box = scene.cell(column, row);
+      const Color ink = pattern_ink(theme.pattern(cell), theme.cell(cell));
+      fill_pattern(scene.context.fonts, {box.x, box.y, scene.px(kPatternStrip), box.height}, theme.pattern(cell), ink);
+      const Area words{box.x + scene.px(kPatternStrip), box.y, box.width - scene.px(kPatternStrip + 3), box.height};
+      label(scene.context.fonts.mono_small, words, ink_on(theme, cell), text(row, column), 0.5F);
     }
   }
   unclip();
@@ -134,6 +137,10 @@ void draw_rows(const GridScene& scene, const TensorSheet& sheet, Area names, con
 }
 
 }  // namespace
+
+bool shows_values(const GridScene& scene, const TensorSheet& sheet) {
+  return sheet.elements && scene.cell_width() >= scene.px(kValueWidth) && scene.cell_height() >= scene.px(kNameHeight);
+}
 
 std::string value_text(const TensorSheet& sheet, std::int64_t row, std::int64_t column) {
   const float value = sheet.elements->value(row, sheet.channel(column));

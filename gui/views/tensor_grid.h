@@ -21,6 +21,8 @@ struct GridAreas {
 /// What is written into a cell that is large enough.
 using CellText = std::function<std::string(std::int64_t row, std::int64_t column)>;
 
+/// Whether the cells are so large that each shows its value.
+bool shows_values(const GridScene& scene, const TensorSheet& sheet);
 /// The value of the element.
 std::string value_text(const TensorSheet& sheet, std::int64_t row, std::int64_t column);
 

@@ -266,8 +266,9 @@ class TensorView final : public View {
       counting_ = true;
     }
     const GridScene scene{context, grid.port, areas.cells};
-    grid.draw(scene);
     const TensorSheet& sheet = *picture->sheet;
+    grid.patterned = !shows_values(scene, sheet);
+    grid.draw(scene);
     draw_grid_marks(
         scene, sheet, areas,
         [&](std::int64_t row, std::int64_t column) {
@@ -369,7 +370,7 @@ class TensorView final : public View {
       const float width = width_of(number);
       label(context.fonts.small, {x, area.y, width, line}, theme.muted, number.name);
       label(context.fonts.mono, {x, area.y + line, width, line + 2},
-            number.tone == kHealthyFirst ? theme.text : theme.cell(number.tone), number.value);
+            number.tone == kHealthyFirst ? theme.text : theme.ink(number.tone), number.value);
       x += width + gap;
     }
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/counted.h"
+#include "gui/cell_paint.h"
 #include "gui/drawn.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
@@ -203,7 +204,7 @@ class TensorsView final : public View {
           {area.x + field + 12 * scale, area.y, area.width - field - 12 * scale, kFieldHeight * scale},
           context.theme.text, count, 1);
     float y = area.y + (kFieldHeight + 2) * scale;
-    const Color said = error_.empty() ? context.theme.muted : context.theme.cell(context.theme.dark ? kClipped : kNan);
+    const Color said = error_.empty() ? context.theme.muted : context.theme.ink(context.theme.dark ? kClipped : kNan);
     label(context.fonts.small, {area.x, y, area.width, kHintLine * scale}, said,
           error_.empty() ? std::string(kQueryHint) : printable(error_) + ". The list is as before.");
     y += (kHintLine + 4) * scale;
@@ -348,7 +349,7 @@ class TensorsView final : public View {
     if (chosen) fill({area.x, area.y, 3 * scale, area.height}, theme.accent, 1.5F * scale);
     const float swatch = kListSwatch * scale;
     const Area square{area.x + 6 * scale, area.y + (area.height - swatch) / 2, swatch, swatch};
-    fill(square, theme.cell(index.cell[tensor]), 2 * scale);
+    fill_cell(theme, context.fonts, square, index.cell[tensor], 2 * scale);
     const Area place = layout.place();
     label(context.fonts.mono_small, {area.x + place.x + 4 * scale, area.y, place.width - 4 * scale, area.height},
           theme.text, printable(list.text(tensor, TensorColumn::place)));

@@ -139,9 +139,7 @@ class VerifyView final : public View {
   static float draw_verdict(const ViewContext& context, const VerifyList& list, Area area) {
     const float line = kVerdictLine * context.scale;
     const bool off = list.of_filter[0] > 0 || !list.errors->findings->problem.empty();
-    const Color tone = !off                 ? context.theme.text
-                       : context.theme.dark ? context.theme.cell(kClipped)
-                                            : context.theme.cell(kNan);
+    const Color tone = off ? context.theme.ink(context.theme.dark ? kClipped : kNan) : context.theme.text;
     const int most = area.height < kDetailsBelowFrom * context.scale ? 1 : 2;  // of lines
     float y = area.y;
     for (std::size_t i = 0; i < list.verdict.size(); ++i) {

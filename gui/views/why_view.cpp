@@ -42,7 +42,7 @@ class Walk {
     y_ += px(12);
     const std::string hops = counted(story.hops.size(), "hop");
     const float hops_width = text_size(context_.fonts.small, hops).x + px(2);
-    const Color ink = story.hops.front().bad ? theme.cell(kNan) : theme.accent;
+    const Color ink = story.hops.front().bad ? theme.ink(kNan) : theme.accent;
     label(context_.fonts.small, {left(), y_, width(), px(20)}, theme.muted, hops, 1);
     const float room = width() - hops_width - px(10);
     for (const std::string& words : wrap(context_.fonts.title, story.question, room, 3)) {
@@ -214,7 +214,7 @@ class Walk {
     if (hop.value.empty()) return 0;
     const Theme& theme = context_.theme;
     float right = line_right();
-    const Color ink = hop.bad ? theme.cell(kNan) : theme.text;
+    const Color ink = hop.bad ? theme.ink(kNan) : theme.text;
     const float value = text_size(context_.fonts.mono, hop.value).x + 1;
     const bool bits = wide_ || px(kBitsWide + 8) + value <= room;
     if (bits) {
