@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gui/cell_paint.h"
+#include "gui/context_menu.h"
 
 namespace nanscope::gui {
 namespace {
@@ -84,7 +85,10 @@ std::optional<GridHit> CellMap::input(Area cells) {
   const ImGuiIO& io = ImGui::GetIO();
   const double at_x = static_cast<double>((io.MousePos.x - cells.x) / cells.width);
   const double at_y = static_cast<double>((io.MousePos.y - cells.y) / cells.height);
-  GridHit hit{cell_at(port.left() + at_x * port.width()), cell_at(port.top() + at_y * port.height()), false};
+  GridHit hit{cell_at(port.left() + at_x * port.width()), cell_at(port.top() + at_y * port.height()), false,
+              asked_for_menu()};
+  // Whatever is above: the first click opened a menu, the second one closes it.
+  if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Right) && cells.holds(io.MousePos)) port.show_all();
   if (bands && io.KeyShift && ImGui::IsItemActivated()) band_from_ = hit;
   if (band_from_ && ImGui::IsItemActive()) {
     if (ImGui::IsMouseDragging(ImGuiMouseButton_Left)) band_ = band_to(hit);
@@ -104,7 +108,6 @@ std::optional<GridHit> CellMap::input(Area cells) {
     const double factor = std::pow(1.25, static_cast<double>(io.MouseWheel));
     port.zoom(io.KeyShift ? 1 : factor, io.KeyCtrl ? 1 : factor, at_x, at_y);
   }
-  if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Right)) port.show_all();
   return hit;
 }
 

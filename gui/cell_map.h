@@ -51,6 +51,7 @@ struct GridHit {
   std::int64_t column = 0;
   std::int64_t row = 0;
   bool clicked = false;
+  bool menu = false;  ///< clicked with the right button
 };
 
 /// A grid that is zoomed, panned and pointed at.

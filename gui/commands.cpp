@@ -117,6 +117,11 @@ class Writer {
       if (vision == views_.vision) continue;
       add(Action::choose_palette, kViewsGroup, std::string(words_of(vision)), "", {}).vision = vision;
     }
+    add(Action::undo, kViewsGroup, "Undo the last change of pins or layout", "undo pins and layout, do again",
+        {control(GLFW_KEY_Z)});
+    add(Action::redo, kViewsGroup, "Do again what was undone", "undo pins and layout, do again",
+        {control_shift(GLFW_KEY_Z)});
+    by_hand(kViewsGroup, "Right click", "what can be done with a cell, a row, a link");
     by_hand(kViewsGroup, "Wheel, drag", "zoom and pan a map");
     by_hand(kViewsGroup, "Shift+wheel, Ctrl+wheel", "zoom its rows, its columns");
     by_hand(kViewsGroup, "Right double click", "show all of a map");

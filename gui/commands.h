@@ -31,6 +31,8 @@ enum class Action : std::uint8_t {
   copy_link,
   pin,
   paste_place,
+  undo,
+  redo,
   show_view,
   enlarge,
   switch_theme,

@@ -7,6 +7,7 @@
 #include "core/recording/names.h"
 #include "gui/bars.h"
 #include "gui/cell_paint.h"
+#include "gui/context_menu.h"
 #include "gui/marks.h"
 #include "gui/prepare/requests_told.h"
 
@@ -18,8 +19,8 @@ constexpr std::size_t kStepsShown = 512;  ///< of one request; more would hide t
 /// One request, as high as it needs to be.
 class RequestCard {
  public:
-  RequestCard(const Look& look, Navigator& navigator, const std::function<void(std::string)>& hint)
-      : look_(look), navigator_(navigator), hint_(hint) {}
+  RequestCard(const Look& look, Navigator& navigator, const RequestActions& actions)
+      : look_(look), navigator_(navigator), actions_(actions) {}
 
   /// Answers its height.
   float draw(const RunMap& map, const MapRequest& request, ImVec2 at, float width) {
@@ -94,20 +95,23 @@ class RequestCard {
     ImGui::PushID(&step);
     if (ImGui::InvisibleButton("step", {box.width, box.height})) navigator_.choose_step(step);
     ImGui::PopID();
+    if (asked_for_menu() && step.first_op < navigator_.map()->ops.size()) {
+      actions_.menu({{navigator_.map()->place_of_op(step.first_op, step), {}}, std::string(cell_name(step.worst))});
+    }
     if (!ImGui::IsItemHovered()) return;
-    hint_(fmt::format("request {} step {}, {} of {}: {}", step.row.request, step.row.index,
-                      words::word(words::kStepKinds, step.row.kind), counted(step.tokens, "token"),
-                      cell_name(step.worst)));
+    actions_.hint(fmt::format("request {} step {}, {} of {}: {}", step.row.request, step.row.index,
+                              words::word(words::kStepKinds, step.row.kind), counted(step.tokens, "token"),
+                              cell_name(step.worst)));
   }
 
   const Look& look_;
   Navigator& navigator_;
-  const std::function<void(std::string)>& hint_;
+  const RequestActions& actions_;
 };
 
 }  // namespace
 
-void draw_requests(const Look& look, Navigator& navigator, Area area, const std::function<void(std::string)>& hint) {
+void draw_requests(const Look& look, Navigator& navigator, Area area, const RequestActions& actions) {
   fill(area, look.theme.panel);
   const float head = look.px(34);
   label(look.fonts.title, {area.x + look.px(18), area.y, area.width, head}, look.theme.text, "Requests");
@@ -116,7 +120,7 @@ void draw_requests(const Look& look, Navigator& navigator, Area area, const std:
   const RunMap& map = *navigator.map();
   ImGui::SetCursorScreenPos({area.x, area.y + head});
   ImGui::BeginChild("requests", {area.width, area.height - head}, false, ImGuiWindowFlags_NoBackground);
-  RequestCard card(look, navigator, hint);
+  RequestCard card(look, navigator, actions);
   const ImVec2 start = ImGui::GetCursorScreenPos();
   float y = start.y + look.px(8);
   for (const MapRequest& request : map.requests) y += card.draw(map, request, {start.x, y}, area.width);

@@ -11,6 +11,7 @@
 #include "gui/bars.h"
 #include "gui/beside.h"
 #include "gui/commands.h"
+#include "gui/context_menu.h"
 #include "gui/export/exporter.h"
 #include "gui/file_browser.h"
 #include "gui/navigator.h"
@@ -18,6 +19,7 @@
 #include "gui/pane.h"
 #include "gui/platform/platform.h"
 #include "gui/store.h"
+#include "gui/undo.h"
 #include "gui/window_layout.h"
 
 namespace nanscope::gui {
@@ -63,7 +65,8 @@ class Window {
   /// Something changes without input.
   bool busy() const { return !settled() || navigator_.playing(); }
   void say_error(std::string message) { message_ = {std::move(message), true}; }
-  void say(std::string message) { message_ = {std::move(message), false}; }
+  /// For a moment it stands in place of what is pointed at.
+  void say(std::string message);
   /// What was said last, if it went wrong.
   std::string error() const { return message_.error ? message_.text : std::string(); }
 
@@ -99,8 +102,20 @@ class Window {
   void go_to_difference();
   void go_to_bad(bool forward);
   void change_speed(int doublings);
-  void pin_selection();
+  void pin(const Place& place);
   void follow(const PaletteItem& item, Platform& platform);
+  void follow(const MenuItem& item, Platform& platform);
+  /// `pane`: the view that it was asked for in; null: none.
+  void open_menu(MenuTarget target, const Pane* pane);
+  /// What can be undone.
+  struct Arrangement {
+    std::vector<Pin> pins;
+    Shares shares;
+    bool enlarged = false;
+    bool operator==(const Arrangement&) const = default;
+  };
+  Arrangement arrangement() const { return {pins_.all(), dragged_to_, enlarged_}; }
+  void arrange(std::optional<Arrangement> wanted);
   /// The pane that keys are about: the one below the front.
   const Pane& shown_pane() const { return panes_[tabs_.empty() ? 0 : tabs_[tab_]]; }
   void show_pane(std::size_t pane);
@@ -133,9 +148,13 @@ class Window {
   bool enlarged_ = false;
   bool listing_keys_ = false;
   Shares shares_;
+  Shares dragged_to_;  ///< the shares that the splitters left, whatever a small window made of them
   std::string hint_;
   StatusText message_;
+  double said_until_ = 0;  ///< on ImGui's clock
   Palette palette_;
+  ContextMenu menu_;
+  std::optional<UndoStack<Arrangement>> undo_;  ///< from the first frame on
   FileBrowser browser_;
   Browsing browsing_ = Browsing::run;
   std::vector<std::filesystem::path> recent_;

@@ -33,6 +33,8 @@ bool pressed(const Command& command) {
                      [&](const Chord& chord) { return pressed(chord, command.repeats); });
 }
 
+constexpr std::size_t kMostSaid = 120;  ///< bytes of what was copied
+
 /// The diagnosis as the command would print it.
 struct DiagnosisText final : Prepared {
   std::string markdown;
@@ -75,6 +77,7 @@ std::vector<Command> Window::commands() const {
 }
 
 void Window::keys(Platform& platform) {
+  if (menu_.is_open()) return;
   const bool typing = ImGui::GetIO().WantTextInput || palette_.is_open() || browser_.is_open();
   for (const Command& command : commands()) {
     if (typing && command.action != Action::palette) continue;
@@ -148,7 +151,11 @@ void Window::run(const Command& command, Platform& platform) {
       platform.set_clipboard(link_to(run_file_, navigator_.selection().place));
       return say("copied: " + link_to(run_file_, navigator_.selection().place));
     case Action::pin:
-      return pin_selection();
+      return pin(navigator_.selection().place);
+    case Action::undo:
+      return arrange(undo_->undo());
+    case Action::redo:
+      return arrange(undo_->redo());
     case Action::paste_place:
       return go(platform.clipboard());
     case Action::show_view:
@@ -193,8 +200,7 @@ void Window::change_speed(int doublings) {
   say(fmt::format("speed {}: Space plays the whole run in {:g} s", speed_text(speed), Navigator::kPlaySeconds / speed));
 }
 
-void Window::pin_selection() {
-  const Place& place = navigator_.selection().place;
+void Window::pin(const Place& place) {
   if (place.op.empty()) return say("nothing is selected that could be pinned");
   const std::optional<std::size_t> pinned = pins_.find(place);
   const Status done = pinned ? pins_.remove(*pinned) : pins_.add(place);
@@ -226,6 +232,55 @@ void Window::follow(const PaletteItem& item, Platform& platform) {
   if (const auto* place = std::get_if<TypedPlace>(&item.target)) return go(place->text);
   if (const auto* beside = std::get_if<BesideFile>(&item.target)) return open_beside(beside->path);
   choice_ = std::get<std::filesystem::path>(item.target);
+}
+
+void Window::open_menu(MenuTarget target, const Pane* pane) {
+  const Place& place = target.selection.place;
+  MenuSetting setting{run_file_, pins_.find(place).has_value(), beside_.run() != nullptr};
+  setting.has_table = pane != nullptr && pane->table().has_value();
+  std::vector<MenuItem> items = menu_items(target, setting);
+  menu_.open(std::move(target), std::move(items), pane != nullptr ? std::string(pane->view().name()) : std::string());
+}
+
+void Window::follow(const MenuItem& item, Platform& platform) {
+  const Selection& selection = menu_.target().selection;
+  switch (item.act) {
+    case MenuAct::copy:
+      platform.set_clipboard(item.text);
+      return say("copied: " + (item.text.size() > kMostSaid ? item.text.substr(0, kMostSaid) + "\u2026" : item.text));
+    case MenuAct::show:
+      navigator_.choose(selection);
+      show_view(item.text);
+      return;
+    case MenuAct::pin:
+      return pin(selection.place);
+    case MenuAct::compare:
+      navigator_.choose(selection);
+      show_view("tensor");
+      if (!beside_.run()) browse(Browsing::beside);
+      return;
+    case MenuAct::list:
+      for (Pane& pane : panes_) pane.view().filter(item.text);
+      show_view("tensors");
+      return;
+    case MenuAct::zoom_token:
+      navigator_.choose(selection);
+      enlarged_ = false;
+      for (Pane& pane : panes_) pane.view().zoom_to_token(selection.place);
+      return;
+    case MenuAct::save_table:
+      if (const Pane* pane = pane_of(menu_.view())) save_table(*pane);
+      return;
+  }
+}
+
+void Window::arrange(std::optional<Arrangement> wanted) {
+  if (!wanted) return say("there is nothing to undo or to do again");
+  shares_ = wanted->shares;
+  dragged_to_ = shares_;
+  enlarged_ = wanted->enlarged;
+  if (wanted->pins == pins_.all()) return;
+  if (const Status done = pins_.replace(std::move(wanted->pins)); !done) say_error(done.error().message);
 }
 
 void Window::ask_to_save(const Command& command) {

@@ -8,6 +8,7 @@
 #include "core/numbers/bits_drawing.h"
 #include "core/numbers/bits_input.h"
 #include "core/numbers/bits_words.h"
+#include "gui/context_menu.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/bits_pair.h"
@@ -227,6 +228,7 @@ class Drawer {
     ImGui::SetCursorScreenPos(area.min());
     const std::string place = to_string(stage.target.place);
     if (ImGui::InvisibleButton((stage.title + place).c_str(), {area.width, area.height})) actions_.choose(stage.target);
+    if (asked_for_menu()) actions_.menu({stage.target});
     if (!ImGui::IsItemHovered()) return;
     ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
     actions_.hint("go to " + place);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/counted.h"
+#include "gui/context_menu.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/views/registry.h"
@@ -190,6 +191,7 @@ class Teller {
     if (ImGui::InvisibleButton(fmt::format("link {}", link.number).c_str(), {card.width, card.height})) {
       actions_.choose(*link.target);
     }
+    if (asked_for_menu()) actions_.menu({*link.target, link.summary});
     if (!ImGui::IsItemHovered()) return false;
     ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
     actions_.hint("go to " + link.place);
@@ -331,6 +333,7 @@ class Teller {
     ImGui::SetCursorScreenPos(area.min());
     ImGui::PushID(++items_);
     if (ImGui::InvisibleButton("item", {area.width, area.height})) actions_.choose(target);
+    if (asked_for_menu()) actions_.menu({target});
     ImGui::PopID();
     if (!ImGui::IsItemHovered()) return;
     ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);

@@ -348,6 +348,7 @@ class CausalityView final : public View {
       ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
       actions.hint(fmt::format("go to {}, which Why explains", to_string(*place)));
     }
+    if (hit.menu && place) actions.menu({{*place, {}}});
     if (!hit.clicked) return;
     chosen_ = {hit.row, hit.column};
     if (place) actions.choose({*place, {}});

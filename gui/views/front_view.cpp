@@ -24,7 +24,8 @@ constexpr float kFrontLegendHeight = 34;
 constexpr float kLeastTitle = 56;  ///< of a request, when it is cut
 constexpr float kLabelWidth = 168;
 constexpr float kGroupWidth = 58;
-constexpr float kOpHeight = 12;  ///< a line of the ops' names
+constexpr double kZoomedColumns = 9;  ///< in view, when zoomed to a token
+constexpr float kOpHeight = 12;       ///< a line of the ops' names
 
 /// The map, and where its cells are on screen.
 struct Scene : GridScene {
@@ -93,6 +94,17 @@ class FrontView final : public View {
                          picture->image = make_front_image({cells, map->columns, rows}, range, width, height, bad);
                          return picture;
                        }};
+  }
+
+  void zoom_to_token(const Place& place) override {
+    const auto column = map_ ? map_->find_column(place) : std::nullopt;
+    const auto row = map_ ? map_->find_row(place.layer.value_or(-1), place.op) : std::nullopt;
+    if (!column) return;
+    grid_.port.show_all();
+    const double factor = grid_.port.width() / kZoomedColumns;
+    const double at = (static_cast<double>(*column) + 0.5) / grid_.port.width();
+    if (factor > 1) grid_.port.zoom(factor, 1, at, 0.5);
+    grid_.port.reveal(*column, static_cast<std::int64_t>(row.value_or(0)));
   }
 
   std::optional<Area> where(const Place& place) const override {
@@ -355,6 +367,7 @@ class FrontView final : public View {
     const Place place = scene.map.place_at(hit.column, row);
     const Cell cell = scene.map.row(row)[static_cast<std::size_t>(hit.column)];
     if (hit.clicked) actions.choose({place, {}});
+    if (hit.menu) actions.menu({{place, {}}, health_words(cell)});
     const MapRequest* request = scene.map.request(*place.request);
     std::string token = fmt::format("token {}", *place.token);
     if (request != nullptr) {

@@ -462,6 +462,7 @@ class HeadroomView final : public View {
     cell_tooltip(strip.context, printable(index.name(*tensor).empty() ? to_string(place) : index.name(*tensor)), said,
                  health, strip.sheet.cells(strip.by)[strip.sheet.cell(hit.column, hit.row)]);
     if (hit.clicked) actions.choose({place, {}});
+    if (hit.menu) actions.menu({{place, {}}, fmt::format("{:.9g}", double{index.magnitude[*tensor]})});
   }
 
   std::shared_ptr<const HeadroomPicture> known_;  ///< that is drawn

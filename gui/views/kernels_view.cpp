@@ -114,6 +114,7 @@ class TimelineChart {
     actions_.hint(fmt::format("{}: {}, {} with a NaN or an Inf; go to {}", lane.kind, counted(lane.ops, "op"),
                               lane.bad_ops, to_string(place)));
     if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) actions_.choose({place, {}});
+    if (ImGui::IsMouseReleased(ImGuiMouseButton_Right)) actions_.menu({{place, {}}});
   }
 
   const ViewContext& context_;

@@ -7,6 +7,7 @@
 
 #include "core/counted.h"
 #include "gui/cell_paint.h"
+#include "gui/context_menu.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/requests_sheet.h"
@@ -120,6 +121,7 @@ class RequestList {
     const bool clicked = ImGui::InvisibleButton("request", {card.width, card.height});
     ImGui::SetItemAllowOverlap();
     const bool pointed = ImGui::IsItemHovered();
+    if (asked_for_menu()) menu(request.id, 0, request.name);
     if (chosen || pointed) fill(card, chosen ? context_.theme.raised : context_.theme.raised.alpha(140), px(6));
     if (chosen) fill({card.x, card.y + px(8), px(3), card.height - px(16)}, context_.theme.accent, px(1.5F));
     name(request, row);
@@ -131,8 +133,17 @@ class RequestList {
   }
 
   void choose(std::int64_t request, std::int64_t step) {
+    if (std::optional<Selection> target = step_of(request, step)) actions_.choose(std::move(*target));
+  }
+
+  void menu(std::int64_t request, std::int64_t step, const std::string& words) {
+    if (std::optional<Selection> target = step_of(request, step)) actions_.menu({std::move(*target), words});
+  }
+
+  /// The selected op in that step, else the first one.
+  std::optional<Selection> step_of(std::int64_t request, std::int64_t step) const {
     const MapStep* at = context_.map ? context_.map->find_step(request, step) : nullptr;
-    if (at == nullptr) return;
+    if (at == nullptr) return std::nullopt;
     Selection target;
     target.place = context_.selection.place;
     target.place.request = request;
@@ -140,7 +151,7 @@ class RequestList {
     target.place.token.reset();
     target.place.channel.reset();
     if (!context_.map->find_op(target.place)) target.place = context_.map->place_of_op(at->first_op, *at);
-    actions_.choose(std::move(target));
+    return target;
   }
 
   void name(const RequestSheetRow& request, Area row) const {
@@ -298,6 +309,7 @@ class RequestList {
     ImGui::PushID(static_cast<int>(index));
     const bool clicked = ImGui::InvisibleButton("token", {box.width, box.height});
     ImGui::PopID();
+    if (asked_for_menu()) menu(request.id, static_cast<std::int64_t>(index), token.text);
     if (ImGui::IsItemHovered()) {
       ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
       std::vector<std::string> lines{fmt::format("id {}, chosen in step {}", token.id, index)};
@@ -436,6 +448,7 @@ class CacheMap {
     ImGui::PopID();
     ImGui::PopID();
     if (ImGui::IsItemHovered()) hover(block, index, slot);
+    if (slot.target && asked_for_menu()) actions_.menu({*slot.target});
     if (clicked && slot.target) actions_.choose(*slot.target);
   }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "gui/cell_paint.h"
+#include "gui/context_menu.h"
 #include "gui/marks.h"
 #include "gui/views/policy_table.h"
 
@@ -245,11 +246,13 @@ class Chart {
     ImGui::PushID(&line_);
     const bool clicked = ImGui::InvisibleButton("chart", {area_.width, area_.height});
     ImGui::PopID();
+    const bool asked = asked_for_menu();
     if (!ImGui::IsItemHovered() && !clicked) return;
     const float at = (ImGui::GetIO().MousePos.x - plot_.x) / plot_.width * static_cast<float>(columns_.size());
     const auto column = static_cast<std::size_t>(std::clamp(at, 0.0F, static_cast<float>(columns_.size() - 1)));
     if (!columns_[column].worst) return;
     if (clicked) choose_entry(sheet_, *columns_[column].worst);
+    if (asked) sheet_.actions.menu({sheet_.ledger.entries[*columns_[column].worst].target});
     hover_entry(sheet_, *columns_[column].worst);
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/context_menu.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/policies.h"
@@ -366,6 +367,14 @@ class ScalesView final : public View {
     const bool clicked = ImGui::InvisibleButton("entry", {area.width, area.height});
     ImGui::PopID();
     const bool pointed = ImGui::IsItemHovered();
+    if (asked_for_menu()) {
+      sheet.actions.menu(
+          {entry.target,
+           fmt::format("{:.9g}", entry.row.scale),
+           {},
+           fmt::format("{},{},{:.9g},{:.9g},{:.9g},{:.9g},{}", to_string(entry.target.place), entry.row.target,
+                       entry.row.scale, entry.limit, entry.row.absmax, entry.row.headroom, entry.nan)});
+    }
     const bool chosen = sheet.chosen == index;
     if (chosen || pointed) fill(area, chosen ? theme.raised : theme.raised.alpha(140), sheet.px(4));
     const Place& place = entry.target.place;

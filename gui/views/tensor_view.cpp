@@ -406,6 +406,7 @@ class TensorView final : public View {
       shown.actions.choose(
           {place, place.channel ? std::optional(row * sheet.subject.tensor.channels + *place.channel) : std::nullopt});
     }
+    if (hit.menu) shown.actions.menu(menu_of(sheet, row, column, place));
     if (twin != nullptr && twin->pair.difference->rows > 0) {
       shown.actions.hint(
           fmt::format("{}   {}", to_string(place), pair_tooltip(shown.context, twin->pair, twin->label, row, column)));
@@ -417,6 +418,20 @@ class TensorView final : public View {
         sheet.elements ? element_words(sheet, row, sheet.channel(column), cell) : std::string(cell_name(cell));
     shown.actions.hint(fmt::format("{}   {}   {}", to_string(place), said, health));
     cell_tooltip(shown.context, to_string(place), said, health, cell);
+  }
+
+  static MenuTarget menu_of(const TensorSheet& sheet, std::int64_t row, std::int64_t column, const Place& place) {
+    MenuTarget target{{place, {}}};
+    if (!sheet.elements) return target;
+    const TensorData& elements = *sheet.elements;
+    const std::int64_t channel = sheet.channel(column);
+    target.selection.element = row * sheet.subject.tensor.channels + channel;
+    target.value = fmt::format("{:.9g}", elements.value(row, channel));
+    target.bits = bits::code_text(elements.format, elements.code(row, channel));
+    for (std::int64_t at = 0; at < sheet.columns; ++at) {
+      target.row += fmt::format("{}{:.9g}", at > 0 ? "," : "", elements.value(row, sheet.channel(at)));
+    }
+    return target;
   }
 
   static std::string element_words(const TensorSheet& sheet, std::int64_t row, std::int64_t channel, Cell cell) {

@@ -8,6 +8,7 @@
 
 #include "core/counted.h"
 #include "gui/cell_paint.h"
+#include "gui/context_menu.h"
 #include "gui/drawn.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
@@ -137,6 +138,11 @@ class TensorsView final : public View {
     return ViewRequest{std::move(key),
                        [query = query_, order = order_, place = std::move(place), known = known_](RunFacts& facts)
                            -> Result<PreparedPtr> { return answer(facts, query, order, place, known.get()); }};
+  }
+
+  void filter(const std::string& query) override {
+    typed_ = query;
+    take_typed();
   }
 
   void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
@@ -344,6 +350,7 @@ class TensorsView final : public View {
     const bool clicked = ImGui::InvisibleButton("tensor", {area.width, area.height});
     ImGui::PopID();
     const bool pointed = ImGui::IsItemHovered();
+    const bool asked = asked_for_menu();
     const bool chosen = known_->chosen && known_->chosen->tensor == tensor;
     if (chosen || pointed) fill(area, chosen ? theme.raised : theme.raised.alpha(140), 4 * scale);
     if (chosen) fill({area.x, area.y, 3 * scale, area.height}, theme.accent, 1.5F * scale);
@@ -360,9 +367,18 @@ class TensorsView final : public View {
       ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
       actions.hint(fmt::format("{}; go to {}", cell_name(index.cell[tensor]), to_string(index.place(tensor))));
     }
+    if (asked) actions.menu(menu_of(list, tensor));
     if (!clicked) return;
     followed_ = tensor;  // it is in sight
     actions.choose({index.place(tensor), {}});
+  }
+
+  static MenuTarget menu_of(const TensorList& list, std::size_t tensor) {
+    const TensorIndex& index = *list.index;
+    MenuTarget target{{index.place(tensor), {}}, fmt::format("{:.9g}", double{index.magnitude[tensor]})};
+    target.row = list.text(tensor, TensorColumn::place);
+    for (const ListColumn& column : kListColumns) target.row += "," + list.text(tensor, column.column);
+    return target;
   }
 
   static void draw_cell(const ViewContext& context, const TensorList& list, std::size_t tensor,

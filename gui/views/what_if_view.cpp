@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/counted.h"
+#include "gui/context_menu.h"
 #include "gui/controls.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
@@ -200,6 +201,7 @@ class Sheet {
     }
     ImGui::SetCursorScreenPos(box.min());
     if (ImGui::InvisibleButton(id.c_str(), {box.width, box.height})) clicked_ = id;
+    if (asked_for_menu()) actions_.menu({{}, id, {}, {}, row.settings});
     const bool hovered = ImGui::IsItemHovered();
     if (hovered) {
       ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);

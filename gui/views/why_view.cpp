@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/counted.h"
+#include "gui/context_menu.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/why_story.h"
@@ -147,6 +148,7 @@ class Walk {
       clicked_ = index;
       actions_.choose(*hop.target);
     }
+    if (asked_for_menu()) actions_.menu({*hop.target, hop.value, hop.bits});
     if (!ImGui::IsItemHovered()) return false;
     ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
     actions_.hint("go to " + to_string(hop.target->place));

@@ -30,6 +30,7 @@ struct Sample {
   bool checked = false;  ///< a dump beside its model
   std::string scenario = "kv-scale-lock";
   std::string palette = "usual";
+  std::string steps = {};  ///< of a script before the picture
 };
 
 void PrintTo(const Sample& sample, std::ostream* out) { *out << sample.name; }
@@ -53,6 +54,8 @@ std::vector<Sample> samples() {
     all.push_back({std::string("front-") + palette, "front"});
     all.back().palette = palette;
   }
+  all.push_back({"menu", "", "dark", {1000, 640}});
+  all.back().steps = "click right cell 2/0/1/inner_norm[7]";
   all.push_back({"start", "", "dark", {1000, 640}, false});
   return all;
 }
@@ -81,9 +84,14 @@ class References : public ::testing::TestWithParam<Sample> {
     }
     const std::string view = sample.view.empty() ? "" : " --view " + sample.view;
     const std::string target = sample.recording ? "run.nanscope" : sample.checked ? kCheckedDump : "";
+    std::string how = "--screenshot picture.png";
+    if (!sample.steps.empty()) {
+      std::ofstream(program_.folder() / "steps.txt") << "wait settled\n" << sample.steps << "\npicture picture.png\n";
+      how = "--script steps.txt --force";
+    }
     const Output output =
-        program_.run(fmt::format("gui {} --screenshot picture.png --size {}x{} --theme {} --palette {}{}", target,
-                                 sample.size.width, sample.size.height, sample.theme, sample.palette, view));
+        program_.run(fmt::format("gui {} {} --size {}x{} --theme {} --palette {}{}", target, how, sample.size.width,
+                                 sample.size.height, sample.theme, sample.palette, view));
     EXPECT_EQ(output.code, 0) << output.err;
     return read_png(program_.folder() / "picture.png");
   }
