@@ -37,6 +37,10 @@ enum class Action : std::uint8_t {
   enlarge,
   switch_theme,
   choose_palette,
+  zoom_in,
+  zoom_out,
+  zoom_reset,
+  settings,
   save_picture,
   save_table,
   save_diagnosis,
@@ -55,7 +59,8 @@ struct Chord {
   bool control = false;
   bool shift = false;
   bool alt = false;
-  char typed = 0;  ///< instead of a key: its place differs between keyboards
+  char typed = 0;    ///< instead of a key: its place differs between keyboards
+  bool told = true;  ///< in lists; not a second place of a key
 };
 /// "Ctrl+Shift+S"
 std::string to_string(const Chord& chord);

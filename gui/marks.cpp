@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "gui/drawn.h"
 
@@ -10,6 +11,38 @@ namespace {
 
 constexpr float kChipPad = 8;
 constexpr float kNumberLine = 15;
+constexpr float kTipWidth = 360;
+
+constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
+    {"shape", "Tokens or rows, and channels. A token is a row."},
+    {"format", "The number format that the elements are stored in."},
+    {"scale", "What the stored codes are multiplied by: real value = code x scale."},
+    {"scales", "What the stored codes are multiplied by, a scale for each part: real value = code x scale."},
+    {"min", "The least finite element, as stored."},
+    {"max", "The largest finite element, as stored."},
+    {"largest |x|", "The largest magnitude of a finite element, as stored. Headroom is measured from it."},
+    {"NaN", "Elements that are no number."},
+    {"Inf", "Elements that are infinite."},
+    {"clipped", "Elements whose value before the store was beyond the largest finite one of the format."},
+    {"at largest finite", "Elements at the largest finite value of the format. They may have been clipped."},
+    {"zero", "Elements that are 0."},
+    {"subnormal", "Elements below the least normal number of the format: they have fewer significant bits."},
+    {"padding rows", "Rows that belong to no token."},
+    {"elements", "Elements that are counted here."},
+    {"mean", "The mean of the finite elements."},
+    {"standard deviation", "Of the finite elements, from their mean."},
+    {"+Inf", "Elements that are plus infinity."},
+    {"-Inf", "Elements that are minus infinity."},
+    {"tensor", "request/step/layer/op.role; a dump has the name that its producer gave."},
+    {"headroom", "Largest finite value of the format x scale / largest magnitude. Below 1, values clip."},
+    {"|max|", "The largest magnitude of a finite element."},
+    {"largest", "The largest finite value of the format, times the scale."},
+    {"KV B/token", "Bytes of KV cache for a token, and how many times those of the recorded run."},
+    {"top-1", "How often the most likely token is that of the unquantized cache."},
+    {"max error", "The largest error of the logits against the unquantized cache."},
+    {"links", "The links of the chain of events: full where this run has them as well."},
+    {"still NaN", "The requests whose answers come from NaN."},
+};
 
 }  // namespace
 
@@ -103,6 +136,18 @@ void tooltip(const Fonts& fonts, float scale, const std::string& title, const st
   ImGui::PopStyleVar();
 }
 
+void explain(const ViewContext& context, Area area, const std::string& title, std::string_view words) {
+  if (words.empty() || !ImGui::IsWindowHovered() || !area.holds(ImGui::GetIO().MousePos)) return;
+  tooltip(context, title, wrap(context.fonts.small, words, kTipWidth * context.scale));
+}
+
+std::string_view number_meaning(std::string_view name) {
+  for (const auto& [one, words] : kMeanings) {
+    if (one == name) return words;
+  }
+  return {};
+}
+
 void notice(const ViewContext& context, Area area, std::string_view title, std::string_view words) {
   const float height = 20 * context.scale;
   const Area middle = Area{area.x, area.y + area.height / 2 - height, area.width, height}.inset(24 * context.scale, 0);
@@ -131,6 +176,7 @@ float number_table(const ViewContext& context, Area area, int columns, std::size
           context.theme.muted, name);
     label(context.fonts.mono_small, {cell.right() - value_width - 1, cell.y, value_width + 1, cell.height},
           context.theme.text, value, 1);
+    explain(context, cell, name, number_meaning(name));
   }
   const std::size_t rows = (shown + across - 1) / across;
   return static_cast<float>(rows) * line_height;

@@ -25,6 +25,11 @@ Color ink_over(const Theme& theme, Color ground);
 void tooltip(const ViewContext& context, const std::string& title, const std::vector<std::string>& lines);
 void tooltip(const Fonts& fonts, float scale, const std::string& title, const std::vector<std::string>& lines);
 
+/// A tooltip over an area that shows a number.
+void explain(const ViewContext& context, Area area, const std::string& title, std::string_view words);
+/// What a number of a tensor means, by its name; empty: the name says it.
+std::string_view number_meaning(std::string_view name);
+
 /// In the middle of a view that has nothing to show: what, and why or what to do.
 void notice(const ViewContext& context, Area area, std::string_view title, std::string_view words);
 

@@ -69,6 +69,7 @@ Fonts load_fonts(float scale) {
   constexpr const char* kBold = "/usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf";
   constexpr const char* kMono = "/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf";
   constexpr const char* kOtherMono = "/usr/share/fonts/truetype/noto/NotoSansMono-Regular.ttf";
+  ImGui::GetIO().Fonts->Clear();
   ImGui::GetIO().Fonts->FontBuilderIO = ImGuiFreeType::GetBuilderForFreeType();
   Fonts fonts;
   fonts.text = load_face({kSans, kMono, kOtherMono}, 14 * scale);

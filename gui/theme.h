@@ -77,7 +77,7 @@ struct Fonts {
 /// Pixels of the screen that a pixel of a pattern takes.
 int pattern_dot(float scale);
 /// Loads the system's DejaVu at `scale`, or ImGui's own face where it is not installed. To be called
-/// once, before the first frame.
+/// between frames; the faces of before are gone.
 Fonts load_fonts(float scale);
 /// Colours and spacing of ImGui's widgets.
 void apply_style(const Theme& theme, float scale);

@@ -192,13 +192,11 @@ std::filesystem::path Window::beside_file() const {
 }
 
 ViewContext Window::context() const {
-  return {setup_.theme,          setup_.fonts,
-          setup_.scale,          navigator_.selection(),
-          navigator_.map(),      navigator_.story(),
-          navigator_.playhead(), setup_.unattended,
-          beside_.run(),         beside_.difference(),
-          setup_.printed,        &pins_,
-          beside_.errors(),      !scenarios::looks_like_recording(run_file_.string())};
+  return {setup_.theme,           setup_.fonts,      setup_.scale,
+          navigator_.selection(), navigator_.map(),  navigator_.story(),
+          navigator_.playhead(),  setup_.unattended, beside_.run(),
+          beside_.difference(),   setup_.printed,    &pins_,
+          beside_.errors(),       setup_.numbers,    !scenarios::looks_like_recording(run_file_.string())};
 }
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {
@@ -302,7 +300,7 @@ void Window::frame(Platform& platform) {
   if (std::optional<StatusText> words = beside_.take_words()) message_ = std::move(*words);
   take_saved();
   places_.assign(panes_.size(), {});
-  covered_ = palette_.is_open() || menu_.is_open() || browser_.is_open() || listing_keys_;
+  covered_ = palette_.is_open() || menu_.is_open() || settings_.is_open() || browser_.is_open() || listing_keys_;
   navigator_.advance(static_cast<double>(ImGui::GetIO().DeltaTime));
   keys(platform);
   const Extent size = platform.size();
@@ -326,6 +324,7 @@ void Window::frame(Platform& platform) {
   if (!undo_) undo_.emplace(arrangement());
   if (!ImGui::IsAnyMouseDown()) undo_->note(arrangement());
   if (const std::optional<MenuItem> chosen = menu_.draw(look, area)) follow(*chosen, platform);
+  if (const auto wanted = settings_.draw(look, area, preferences())) prefer(*wanted);
   if (listing_keys_ && draw_keys_overlay(look, area, key_rows(commands()))) listing_keys_ = false;
   if (const std::optional<PaletteItem> chosen = palette_.draw(look, area)) follow(*chosen, platform);
   const std::optional<std::filesystem::path> chosen = browser_.draw(look, area);

@@ -18,6 +18,7 @@
 #include "gui/palette.h"
 #include "gui/pane.h"
 #include "gui/platform/platform.h"
+#include "gui/settings_pane.h"
 #include "gui/store.h"
 #include "gui/undo.h"
 #include "gui/window_layout.h"
@@ -34,8 +35,10 @@ struct WindowSetup {
   std::filesystem::path beside;  ///< a recording to stand beside; empty: none
   ModelCheckOptions check = {};  ///< what a dump is checked against; without a model: nothing
   Shares shares;                 ///< of the panes
-  bool unattended = false;       ///< for a picture
-  bool printed = false;          ///< that goes into a page
+  int zoom = 100;                ///< percent, which is in the scale already
+  NumberStyle numbers = {};
+  bool unattended = false;  ///< for a picture
+  bool printed = false;     ///< that goes into a page
 };
 
 /// All that is on screen for one recording or dump.
@@ -60,6 +63,10 @@ class Window {
   bool animates() const { return navigator_.playing(); }
   const Shares& shares() const { return shares_; }
   const Theme& theme() const { return setup_.theme; }
+  const NumberStyle& numbers() const { return setup_.numbers; }
+  /// The zoom that the user wants, once; for use_zoom(), between two frames.
+  std::optional<int> take_zoom() { return std::exchange(wanted_zoom_, std::nullopt); }
+  void use_zoom(int zoom, float scale, const Fonts& fonts);
   /// Name of the view below the front; empty when there is one view alone.
   std::string_view tab() const { return tabs_.empty() ? std::string_view() : shown_pane().view().name(); }
   /// Something changes without input.
@@ -120,6 +127,9 @@ class Window {
   const Pane& shown_pane() const { return panes_[tabs_.empty() ? 0 : tabs_[tab_]]; }
   void show_pane(std::size_t pane);
   void use_theme(Theme theme);
+  void zoom(int zoom);
+  Preferences preferences() const;
+  void prefer(const Preferences& wanted);
   /// Brings the view on screen; it is saved once it is there.
   void ask_to_save(const Command& command);
   void save_picture(Platform& platform, std::size_t view);
@@ -154,6 +164,8 @@ class Window {
   double said_until_ = 0;  ///< on ImGui's clock
   Palette palette_;
   ContextMenu menu_;
+  SettingsPane settings_;
+  std::optional<int> wanted_zoom_;
   std::optional<UndoStack<Arrangement>> undo_;  ///< from the first frame on
   FileBrowser browser_;
   Browsing browsing_ = Browsing::run;

@@ -78,9 +78,14 @@ std::vector<Command> Window::commands() const {
 
 void Window::keys(Platform& platform) {
   if (menu_.is_open()) return;
-  const bool typing = ImGui::GetIO().WantTextInput || palette_.is_open() || browser_.is_open();
-  for (const Command& command : commands()) {
-    if (typing && command.action != Action::palette) continue;
+  if (settings_.is_open() && !ImGui::GetIO().KeyCtrl) return;  // the size of text can be tried
+  const std::vector<Command> all = commands();
+  // First: what is typed in the same frame is meant for the palette.
+  const auto finds =
+      std::find_if(all.begin(), all.end(), [](const Command& one) { return one.action == Action::palette; });
+  if (finds != all.end() && pressed(*finds)) return run(*finds, platform);
+  if (ImGui::GetIO().WantTextInput || palette_.is_open() || browser_.is_open()) return;
+  for (const Command& command : all) {
     if (pressed(command)) run(command, platform);
   }
 }
@@ -93,6 +98,28 @@ void Window::show_pane(std::size_t pane) {
 void Window::use_theme(Theme theme) {
   setup_.theme = std::move(theme);
   apply_style(setup_.theme, setup_.scale);
+}
+
+void Window::zoom(int zoom) { wanted_zoom_ = std::clamp(zoom, kLeastZoom, kMostZoom); }
+
+void Window::use_zoom(int zoom, float scale, const Fonts& fonts) {
+  setup_.zoom = zoom;
+  setup_.scale = scale;
+  setup_.fonts = fonts;
+  say(fmt::format("text size {} %: Ctrl+0 is 100 %", zoom));
+}
+
+Preferences Window::preferences() const {
+  return {setup_.theme.dark, setup_.theme.vision, setup_.zoom, setup_.numbers};
+}
+
+void Window::prefer(const Preferences& wanted) {
+  const Preferences now = preferences();
+  if (wanted.dark != now.dark || wanted.vision != now.vision) {
+    use_theme(wanted.dark ? dark_theme(wanted.vision) : light_theme(wanted.vision));
+  }
+  if (wanted.zoom != now.zoom) zoom(wanted.zoom);
+  setup_.numbers = wanted.numbers;
 }
 
 void Window::open_palette(std::string typed) {
@@ -165,6 +192,14 @@ void Window::run(const Command& command, Platform& platform) {
       return;
     case Action::switch_theme:
       return use_theme(setup_.theme.dark ? light_theme(setup_.theme.vision) : dark_theme(setup_.theme.vision));
+    case Action::zoom_in:
+      return zoom(setup_.zoom + kZoomStep);
+    case Action::zoom_out:
+      return zoom(setup_.zoom - kZoomStep);
+    case Action::zoom_reset:
+      return zoom(100);
+    case Action::settings:
+      return settings_.open();
     case Action::choose_palette:
       return use_theme(setup_.theme.dark ? dark_theme(command.vision) : light_theme(command.vision));
     case Action::save_picture:

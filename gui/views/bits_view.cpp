@@ -501,9 +501,10 @@ class BitsView final : public View {
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
     const Place place = context.selection.place;
+    const std::int64_t call = context.selection.call;
     const BesideRunPtr beside = context.beside;
-    return ViewRequest{fmt::format("{} {}", to_string(place), beside_key(beside)),
-                       [place, beside](RunFacts& facts) { return answer(facts, place, beside); }};
+    return ViewRequest{fmt::format("{} {} {}", to_string(place), call, beside_key(beside)),
+                       [place, call, beside](RunFacts& facts) { return answer(facts, place, call, beside); }};
   }
 
   void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
@@ -541,8 +542,9 @@ class BitsView final : public View {
   }
 
  private:
-  static Result<PreparedPtr> answer(RunFacts& facts, const Place& place, const BesideRunPtr& beside) {
-    Result<BitsSheet> sheet = make_bits_sheet(facts.view(), place);
+  static Result<PreparedPtr> answer(RunFacts& facts, const Place& place, std::int64_t call,
+                                    const BesideRunPtr& beside) {
+    Result<BitsSheet> sheet = make_bits_sheet(facts.view(), place, call);
     if (!sheet) return tl::unexpected(sheet.error());
     BitsPair alone;
     alone.here = std::move(*sheet);

@@ -132,6 +132,7 @@ class FrontView final : public View {
     const ViewContext themed = with_theme(context, colors);
     const Scene scene{{themed, grid_.port, cells_}, map};
     if (map.columns == 0 || map.rows.empty() || scene.cells.width < 1 || scene.cells.height < 1) return;
+    follow(context);
     grid_.upload(prepared, picture.image, colors);
     const std::optional<GridHit> hit = grid_.input(scene.cells);
     grid_.draw(scene);
@@ -158,6 +159,18 @@ class FrontView final : public View {
   }
 
  private:
+  /// A zoomed map moves to what is selected elsewhere, and along while the run is played.
+  void follow(const ViewContext& context) {
+    const Place& place = context.selection.place;
+    if (place == followed_) return;
+    followed_ = place;
+    const auto column = context.map->find_column(place);
+    const auto row = context.map->find_row(place.layer.value_or(-1), place.op);
+    if (!column || grid_.port.shows_all()) return;
+    const auto shown = static_cast<std::int64_t>(grid_.port.top() + grid_.port.height() / 2);
+    grid_.port.reveal(*column, row ? static_cast<std::int64_t>(*row) : shown);
+  }
+
   /// A run that stands beside takes a line of its own.
   static Area below_parts(const ViewContext& context, Area area) {
     const float height = context.beside ? kFrontPartsHeight * context.scale : 0;
@@ -393,6 +406,7 @@ class FrontView final : public View {
   }
 
   CellMap grid_;
+  Place followed_;  ///< that the map was moved to last
   TwinPart part_ = TwinPart::here;
   BesideRunPtr beside_;                ///< that part_ was chosen for
   std::shared_ptr<const RunMap> map_;  ///< of the last frame, as the next

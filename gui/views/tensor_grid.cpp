@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/numbers/bits_input.h"
 #include "gui/cell_paint.h"
 #include "gui/marks.h"
 
@@ -142,9 +143,11 @@ bool shows_values(const GridScene& scene, const TensorSheet& sheet) {
   return sheet.elements && scene.cell_width() >= scene.px(kValueWidth) && scene.cell_height() >= scene.px(kNameHeight);
 }
 
-std::string value_text(const TensorSheet& sheet, std::int64_t row, std::int64_t column) {
-  const float value = sheet.elements->value(row, sheet.channel(column));
-  return std::isnan(value) ? "NaN" : fmt::format("{:.4g}", value);
+std::string value_text(const TensorSheet& sheet, std::int64_t row, std::int64_t column, const NumberStyle& style) {
+  const TensorData& elements = *sheet.elements;
+  const std::int64_t channel = sheet.channel(column);
+  if (style.notation == Notation::bits) return bits::code_text(elements.format, elements.code(row, channel));
+  return number_text(style, static_cast<double>(elements.value(row, channel)));
 }
 
 void draw_grid_marks(const GridScene& scene, const TensorSheet& sheet, const GridAreas& areas, const CellText& text,

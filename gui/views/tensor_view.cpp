@@ -68,6 +68,7 @@ class TensorView final : public View {
     Question question;
     question.place = context.selection.place;
     question.options = {choice_.ramp(), wanted_head(question.place), {}, choice_.signs(), choice_.range(), unit_};
+    question.options.call = context.selection.call;
     question.statistics = counting_;
     question.part = part_of_grid_;
     question.width = std::clamp(static_cast<int>(cells.width), 1, kTextureLimit);
@@ -156,6 +157,7 @@ class TensorView final : public View {
                                   options.signs, options.head.value_or(question.place.channel.value_or(0)),
                                   question.width, question.height, beside_key(question.beside));
     if (question.beside) key += fmt::format(" {}", static_cast<int>(options.unit));
+    if (options.call != 0) key += fmt::format(" call {}", options.call);
     if (options.range.typed) key += fmt::format(" {} {}", options.range.typed->smallest, options.range.typed->largest);
     return key + words(question.range) + words(options.range.part) +
            (question.statistics ? " counted" + words(question.part) : "");
@@ -197,7 +199,7 @@ class TensorView final : public View {
 
   static Result<PreparedPtr> picture_of(RunFacts& facts, const Question& question, const SheetPair& known) {
     RunView& run = facts.view();
-    if (Result<Subject> subject = find_subject(run, question.place); !subject) {
+    if (Result<Subject> subject = find_subject(run, question.place, question.options.call); !subject) {
       auto nothing = std::make_shared<TensorPicture>();
       nothing->notice = subject.error().message;
       return nothing;
@@ -272,7 +274,8 @@ class TensorView final : public View {
     draw_grid_marks(
         scene, sheet, areas,
         [&](std::int64_t row, std::int64_t column) {
-          return differences ? difference_text(twin->pair, row, column) : value_text(sheet, row, column);
+          return differences ? difference_text(twin->pair, row, column)
+                             : value_text(sheet, row, column, context.numbers);
         },
         hit);
     draw_marks(scene, differences ? twin->difference : picture->image);
@@ -368,6 +371,7 @@ class TensorView final : public View {
       if (!shown[i]) continue;
       const SheetNumber& number = sheet.numbers[i];
       const float width = width_of(number);
+      explain(context, {x, area.y, width, 2 * line}, number.name, number_meaning(number.name));
       label(context.fonts.small, {x, area.y, width, line}, theme.muted, number.name);
       label(context.fonts.mono, {x, area.y + line, width, line + 2},
             number.tone == kHealthyFirst ? theme.text : theme.ink(number.tone), number.value);
@@ -403,8 +407,10 @@ class TensorView final : public View {
     Place place = element_place(sheet.subject, row, sheet.channel(column));
     if (!sheet.elements) place.channel.reset();
     if (hit.clicked) {
-      shown.actions.choose(
-          {place, place.channel ? std::optional(row * sheet.subject.tensor.channels + *place.channel) : std::nullopt});
+      Selection chosen{place, {}};
+      if (place.channel) chosen.element = row * sheet.subject.tensor.channels + *place.channel;
+      if (shown.context.selection.call != 0) chosen.call = sheet.subject.op.id;
+      shown.actions.choose(std::move(chosen));
     }
     if (hit.menu) shown.actions.menu(menu_of(sheet, row, column, place));
     if (twin != nullptr && twin->pair.difference->rows > 0) {

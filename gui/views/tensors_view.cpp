@@ -285,6 +285,7 @@ class TensorsView final : public View {
     label(context.fonts.small, {x, area.y, width, area.height},
           sorted || pointed ? context.theme.text : context.theme.muted, words);
     if (sorted) draw_sort_mark(context, align > 0 ? x - mark : x + width + 3 * scale, area);
+    explain(context, area, std::string(column_title(column)), number_meaning(column_title(column)));
     if (clicked) order_ = {column, sorted && !order_.reversed};
   }
 

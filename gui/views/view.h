@@ -11,6 +11,7 @@
 #include "gui/menu_items.h"
 #include "gui/paint.h"
 #include "gui/pins.h"
+#include "gui/preferences.h"
 #include "gui/prepare/beside.h"
 #include "gui/prepare/error_map.h"
 #include "gui/prepare/run_difference.h"
@@ -42,6 +43,7 @@ struct ViewContext {
   bool printed = false;                             ///< for a page: nothing looks as if it could be pressed
   const Pins* pins = nullptr;                       ///< null where nothing can be pinned
   std::shared_ptr<const ErrorMap> errors = {};      ///< from the model beside; null until some are known
+  NumberStyle numbers = {};                         ///< how values are written
   bool checkable = false;                           ///< it is a dump, which a model can be checked against
 };
 

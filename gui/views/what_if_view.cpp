@@ -122,6 +122,7 @@ class Sheet {
     const auto title = [&](Area column, std::string_view words, float align) {
       const Area box{column.x, y_, column.width, px(kKnobLine)};
       label(context_.fonts.small, box, context_.theme.muted, words, align);
+      explain(context_, box, std::string(words), number_meaning(words));
     };
     title(columns_.change, "change", 0);
     title(columns_.chain, "links", 0);

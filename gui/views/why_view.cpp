@@ -250,7 +250,7 @@ class WhyView final : public View {
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
     if (!shown_ || !shown_->find(context.selection)) start_ = context.selection;
-    return ViewRequest{to_string(start_.place),
+    return ViewRequest{fmt::format("{} {}", to_string(start_.place), start_.call),
                        [start = start_](RunFacts& facts) { return prepare_why(facts, start); }};
   }
 

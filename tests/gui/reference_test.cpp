@@ -56,6 +56,8 @@ std::vector<Sample> samples() {
   }
   all.push_back({"menu", "", "dark", {1000, 640}});
   all.back().steps = "click right cell 2/0/1/inner_norm[7]";
+  all.push_back({"settings", "", "light", {1000, 640}});
+  all.back().steps = "key CTRL+PLUS\nwait settled\nkey CTRL+COMMA";
   all.push_back({"start", "", "dark", {1000, 640}, false});
   return all;
 }
