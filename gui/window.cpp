@@ -209,6 +209,7 @@ void Window::draw_pane(Pane& pane, Area area, bool titled) {
   if (setup_.view.empty()) fill(area, setup_.theme.panel);  // alone it stands on the platform's ground
   // What a view chooses takes effect after it is drawn: its context refers to the current selection.
   std::optional<Selection> chosen;
+  std::optional<std::size_t> sought;
   std::function<Status(Pins&)> edited;
   const ViewActions actions{[&chosen](Selection selection) { chosen = std::move(selection); },
                             [this](std::string text) { hint_ = std::move(text); },
@@ -222,11 +223,16 @@ void Window::draw_pane(Pane& pane, Area area, bool titled) {
                               if (model.empty()) return browse(Browsing::model);
                               open_beside(model);
                             },
+                            [&sought](std::size_t op) { sought = op; },
                             [this, &pane](MenuTarget target) { open_menu(std::move(target), &pane); }};
   pane.draw(store_, context(), actions, area, titled);
   ImGui::PopFont();
   ImGui::EndChild();
   if (chosen) navigator_.choose(std::move(*chosen));
+  if (sought) {
+    navigator_.play(false);
+    navigator_.seek(*sought);
+  }
   if (edited) {
     if (const Status done = edited(pins_); !done) say_error(done.error().message);
   }

@@ -59,6 +59,8 @@ struct ViewActions {
   std::function<void(std::size_t, std::string)> note = [](std::size_t, const std::string&) {};
   /// Checks the dump against this checkpoint; without a path, lets the user choose one.
   std::function<void(std::filesystem::path)> check_model = [](const auto&) {};
+  /// Selects an op of RunMap::ops as scrubbing does: without a stop in the history.
+  std::function<void(std::size_t)> seek = [](std::size_t) {};
   /// Opens a context menu at the pointer.
   std::function<void(MenuTarget)> menu = [](const MenuTarget&) {};
 };
