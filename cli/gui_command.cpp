@@ -111,6 +111,11 @@ void add_gui_command(CLI::App& app, Action& action) {
       ->check(CLI::Range(0.5, 4.0));
   command->add_option("--theme", options->app.theme, "dark or light (default: that of the last window, at first dark)")
       ->type_name("THEME");
+  command
+      ->add_option("--palette", options->app.palette,
+                   "Colours for protanopia (protan), deuteranopia (deutan) or tritanopia (tritan), or usual ones "
+                   "(default: those of the last window, at first usual)")
+      ->type_name("PALETTE");
   command->footer(
       "Examples:\n"
       "  nanscope gui\n"

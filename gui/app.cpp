@@ -122,6 +122,9 @@ Result<std::unique_ptr<Session>> open_session(const AppOptions& options) {
   if (!options.theme.empty() && !find_theme(options.theme)) {
     return fail(fmt::format("there is no theme '{}': expected dark or light", options.theme));
   }
+  if (!options.palette.empty() && !find_vision(options.palette)) {
+    return fail(fmt::format("there is no palette '{}': expected usual, protan, deutan or tritan", options.palette));
+  }
   if (!options.check.model.empty()) {
     if (options.file.empty()) return fail("a model needs a dump that is checked against it: name that first");
     if (const auto spec = read_model_spec(options.check.model); !spec) return tl::unexpected(spec.error());

@@ -25,6 +25,7 @@ struct AppOptions {
   Extent size;                                      ///< of no width: as the last window was left, at first 1600x1000
   float scale = 0;                                  ///< of everything that is drawn; 0: the screen's
   std::string theme;                                ///< empty: as in the last window, at first dark
+  std::string palette = {};                         ///< name of a Vision; empty: as in the last window, at first usual
   std::optional<std::filesystem::path> script;      ///< steps to play, for run_script()
   bool follow_links = false;                        ///< of a dump, those that lead out of it
   bool on_screen = false;                           ///< the script is played in a real window

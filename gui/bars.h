@@ -4,6 +4,7 @@
 #include <string>
 
 #include "gui/look.h"
+#include "gui/menu_items.h"
 #include "gui/navigator.h"
 #include "gui/paint.h"
 #include "gui/store.h"
@@ -41,7 +42,11 @@ class TopBar {
 };
 
 /// The requests with their answers, and their steps as squares coloured by health.
-void draw_requests(const Look& look, Navigator& navigator, Area area, const std::function<void(std::string)>& hint);
+struct RequestActions {
+  std::function<void(std::string)> hint;
+  std::function<void(MenuTarget)> menu;
+};
+void draw_requests(const Look& look, Navigator& navigator, Area area, const RequestActions& actions);
 
 struct StatusText {
   std::string text;

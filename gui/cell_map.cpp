@@ -5,6 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "gui/cell_paint.h"
+#include "gui/context_menu.h"
+
 namespace nanscope::gui {
 namespace {
 
@@ -17,7 +20,7 @@ void draw_ramp(const ViewContext& context, Area area, bool signs) {
                             : static_cast<Cell>(kHealthyFirst + i);
     const float from = std::floor(area.x + area.width * static_cast<float>(i) / kHealthySteps);
     const float to = std::floor(area.x + area.width * static_cast<float>(i + 1) / kHealthySteps);
-    fill({from, area.y, to - from, area.height}, context.theme.cell(cell));
+    fill_cell(context.theme, context.fonts, {from, area.y, to - from, area.height}, cell);
   }
 }
 
@@ -31,7 +34,7 @@ class LegendWriter {
     full_ = full_ || x_ + swatch + px(6) + width_of(entry.words) > row_.right();
     if (full_) return;
     const Area box{x_, row_.y + (row_.height - swatch) / 2, swatch, swatch};
-    fill(box, context_.theme.cell(entry.cell), px(2));
+    fill_cell(context_.theme, context_.fonts, box, entry.cell, px(2));
     outline(box, context_.theme.line, 1, px(2));
     x_ += swatch + px(6);
     words(entry.words, 18);
@@ -82,7 +85,10 @@ std::optional<GridHit> CellMap::input(Area cells) {
   const ImGuiIO& io = ImGui::GetIO();
   const double at_x = static_cast<double>((io.MousePos.x - cells.x) / cells.width);
   const double at_y = static_cast<double>((io.MousePos.y - cells.y) / cells.height);
-  GridHit hit{cell_at(port.left() + at_x * port.width()), cell_at(port.top() + at_y * port.height()), false};
+  GridHit hit{cell_at(port.left() + at_x * port.width()), cell_at(port.top() + at_y * port.height()), false,
+              asked_for_menu()};
+  // Whatever is above: the first click opened a menu, the second one closes it.
+  if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Right) && cells.holds(io.MousePos)) port.show_all();
   if (bands && io.KeyShift && ImGui::IsItemActivated()) band_from_ = hit;
   if (band_from_ && ImGui::IsItemActive()) {
     if (ImGui::IsMouseDragging(ImGuiMouseButton_Left)) band_ = band_to(hit);
@@ -102,7 +108,6 @@ std::optional<GridHit> CellMap::input(Area cells) {
     const double factor = std::pow(1.25, static_cast<double>(io.MouseWheel));
     port.zoom(io.KeyShift ? 1 : factor, io.KeyCtrl ? 1 : factor, at_x, at_y);
   }
-  if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Right)) port.show_all();
   return hit;
 }
 
@@ -128,17 +133,48 @@ void CellMap::draw_band(const GridScene& scene, const std::optional<FrontRange>&
 }
 
 void CellMap::upload(const PreparedPtr& prepared, const FrontImage& image, const Theme& theme) {
-  if (shown_ == prepared && theme_ == theme.name) return;
+  CellLook look{theme.patterns, {}};
+  for (std::size_t cell = 0; cell < kCells; ++cell) {
+    look.inks[cell] = pattern_ink(theme.patterns[cell], theme.cells[cell]).packed();
+  }
+  if (shown_ == prepared && colors_ == theme.cells && look_ == look) return;
   std::vector<std::uint32_t> pixels(image.texels.size());
   std::transform(image.texels.begin(), image.texels.end(), pixels.begin(),
                  [&theme](Cell cell) { return theme.cell(cell).packed(); });
   if (!pixels.empty()) texture_.upload(pixels, image.width, image.height);
   range_ = image.range;
   shown_ = prepared;
-  theme_ = theme.name;
+  colors_ = theme.cells;
+  look_ = look;
+  image_ = has_patterns(image, look) ? image : FrontImage{};
+  patterns_for_.reset();
 }
 
-void CellMap::draw(const GridScene& scene) const {
+void CellMap::draw_patterns(const GridScene& scene) {
+  if (image_.texels.empty() || !patterned) return;
+  const auto whole = [](float pixels) { return static_cast<int>(std::lround(pixels)); };
+  const Area& cells = scene.cells;
+  PatternsFor now;
+  now.screen = {whole(cells.x), whole(cells.y), whole(cells.width), whole(cells.height),
+                pattern_dot(scene.context.scale)};
+  now.left = port.left();
+  now.top = port.top();
+  now.width = port.width();
+  now.height = port.height();
+  if (now.screen.width < 1 || now.screen.height < 1 || now.screen.width > kTextureLimit ||
+      now.screen.height > kTextureLimit) {
+    return;
+  }
+  if (patterns_for_ != now) {
+    patterns_for_ = now;
+    patterns_.upload(pattern_image(image_, look_, port, now.screen), now.screen.width, now.screen.height);
+  }
+  const ImVec2 low(static_cast<float>(now.screen.left), static_cast<float>(now.screen.top));
+  const ImVec2 high(low.x + static_cast<float>(now.screen.width), low.y + static_cast<float>(now.screen.height));
+  ImGui::GetWindowDrawList()->AddImage(patterns_.id(), low, high, {0, 0}, {1, 1}, IM_COL32_WHITE);
+}
+
+void CellMap::draw(const GridScene& scene) {
   const Theme& theme = scene.context.theme;
   const ImVec2 low(scene.x(static_cast<double>(range_.column_begin)), scene.y(static_cast<double>(range_.row_begin)));
   const ImVec2 high(scene.x(static_cast<double>(range_.column_end)), scene.y(static_cast<double>(range_.row_end)));
@@ -148,6 +184,7 @@ void CellMap::draw(const GridScene& scene) const {
   if (texture_.empty()) return;
   clip(cells);
   ImGui::GetWindowDrawList()->AddImage(texture_.id(), low, high, {0, 0}, {1, 1}, IM_COL32_WHITE);
+  draw_patterns(scene);
   const FrontRange range = port.range();
   const Color thin = theme.panel.alpha(110);
   if (scene.cell_width() >= kGapFrom) {
@@ -201,7 +238,8 @@ void cell_tooltip(const ViewContext& context, const std::string& place, const st
   ImGui::TextDisabled("%s", said.c_str());
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float size = ImGui::GetTextLineHeight();
-  fill({at.x, at.y + size * 0.1F, size * 0.8F, size * 0.8F}, context.theme.cell(cell), 2 * context.scale);
+  fill_cell(context.theme, context.fonts, {at.x, at.y + size * 0.1F, size * 0.8F, size * 0.8F}, cell,
+            2 * context.scale);
   ImGui::SetCursorScreenPos({at.x + size * 1.3F, at.y});
   ImGui::TextUnformatted(health.c_str());
   ImGui::EndTooltip();

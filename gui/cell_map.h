@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -8,6 +9,7 @@
 
 #include "gui/paint.h"
 #include "gui/prepare/front_image.h"
+#include "gui/prepare/pattern_image.h"
 #include "gui/prepare/viewport.h"
 #include "gui/texture.h"
 #include "gui/views/view.h"
@@ -49,13 +51,15 @@ struct GridHit {
   std::int64_t column = 0;
   std::int64_t row = 0;
   bool clicked = false;
+  bool menu = false;  ///< clicked with the right button
 };
 
 /// A grid that is zoomed, panned and pointed at.
 class CellMap {
  public:
   Viewport port;
-  bool bands = false;  ///< dragging with Shift takes a part of the grid
+  bool bands = false;     ///< dragging with Shift takes a part of the grid
+  bool patterned = true;  ///< not where what the cells show would be crossed out
 
   /// The wheel zooms (with Shift rows alone, with Ctrl columns alone), dragging pans, a double click of
   /// the right button shows all. Answers what is pointed at.
@@ -66,14 +70,29 @@ class CellMap {
   void draw_band(const GridScene& scene, const std::optional<FrontRange>& chosen) const;
   /// Shows `image` from now on; `prepared` holds it and tells whether it is new.
   void upload(const PreparedPtr& prepared, const FrontImage& image, const Theme& theme);
-  /// The picture, and lines between cells that are large enough.
-  void draw(const GridScene& scene) const;
+  /// The picture with its patterns, and lines between cells that are large enough.
+  void draw(const GridScene& scene);
 
  private:
   Texture texture_;
   PreparedPtr shown_;
   FrontRange range_;
-  std::string_view theme_;
+  std::array<Color, kCells> colors_{};
+  FrontImage image_;  ///< what the patterns are drawn from; empty where no cell has one
+  CellLook look_;
+  Texture patterns_;
+  /// What the patterns were last drawn for.
+  struct PatternsFor {
+    PatternScreen screen;
+    double left = 0;
+    double top = 0;
+    double width = 0;
+    double height = 0;
+    bool operator==(const PatternsFor&) const = default;
+  };
+  std::optional<PatternsFor> patterns_for_;
+
+  void draw_patterns(const GridScene& scene);
   bool dragged_ = false;
 
   /// The range between two cells, both of it, within what is in view.

@@ -33,4 +33,7 @@ constexpr Color mix(Color from, Color to, float t) {
   return {channel(from.r, to.r), channel(from.g, to.g), channel(from.b, to.b), channel(from.a, to.a)};
 }
 
+/// Of text and its ground, 1 to 21, as WCAG 2.1 defines the contrast ratio.
+double contrast(Color one, Color other);
+
 }  // namespace nanscope::gui

@@ -19,17 +19,32 @@ constexpr std::string_view kViewsGroup = "The views";
 constexpr std::string_view kFiles = "Files";
 constexpr std::string_view kHelp = "Help";
 
-Chord key(int number) { return {number, false, false, false, 0}; }
-Chord control(int number) { return {number, true, false, false, 0}; }
-Chord shift(int number) { return {number, false, true, false, 0}; }
-Chord control_shift(int number) { return {number, true, true, false, 0}; }
-Chord alt(int number) { return {number, false, false, true, 0}; }
-Chord typed(char character) { return {0, false, false, false, character}; }
+Chord key(int number) { return {number, false, false, false, 0, true}; }
+Chord control(int number) { return {number, true, false, false, 0, true}; }
+Chord shift(int number) { return {number, false, true, false, 0, true}; }
+Chord control_shift(int number) { return {number, true, true, false, 0, true}; }
+Chord alt(int number) { return {number, false, false, true, 0, true}; }
+Chord untold(Chord chord) {
+  chord.told = false;
+  return chord;
+}
+Chord typed(char character) { return {0, false, false, false, character, true}; }
 
 std::string name_of(int number) {
   constexpr std::pair<int, std::string_view> kNames[] = {
-      {GLFW_KEY_SPACE, "Space"}, {GLFW_KEY_LEFT, "Left"}, {GLFW_KEY_RIGHT, "Right"},
-      {GLFW_KEY_ESCAPE, "Esc"},  {GLFW_KEY_F1, "F1"},     {GLFW_KEY_HOME, "Home"},
+      {GLFW_KEY_SPACE, "Space"},
+      {GLFW_KEY_LEFT, "Left"},
+      {GLFW_KEY_RIGHT, "Right"},
+      {GLFW_KEY_EQUAL, "+"},
+      {GLFW_KEY_KP_ADD, "keypad +"},
+      {GLFW_KEY_MINUS, "-"},
+      {GLFW_KEY_KP_SUBTRACT, "keypad -"},
+      {GLFW_KEY_COMMA, ","},
+      {GLFW_KEY_RIGHT_BRACKET, "]"},
+      {GLFW_KEY_KP_0, "keypad 0"},
+      {GLFW_KEY_ESCAPE, "Esc"},
+      {GLFW_KEY_F1, "F1"},
+      {GLFW_KEY_HOME, "Home"},
   };
   for (const auto& [one, name] : kNames) {
     if (one == number) return std::string(name);
@@ -89,14 +104,12 @@ class Writer {
     add(Action::back, kPlaceGroup, "Back to the place before", "back, forward", {alt(GLFW_KEY_LEFT)});
     add(Action::forward, kPlaceGroup, "Forward again", "back, forward", {alt(GLFW_KEY_RIGHT)});
     add(Action::type_place, kPlaceGroup, "Type a place", "type a place", {control(GLFW_KEY_L)});
-    add(Action::copy_place, kPlaceGroup, "Copy the place", "copy the place, go to the copied one",
-        {control(GLFW_KEY_C)});
+    add(Action::copy_place, kPlaceGroup, "Copy the place", "copy the place", {control(GLFW_KEY_C)});
     add(Action::copy_link, kPlaceGroup, "Copy the command that opens this place", "copy the command that opens it",
         {key(GLFW_KEY_L), control_shift(GLFW_KEY_C)});
     add(Action::pin, kPlaceGroup, "Pin the place, or take the pin away", "pin it, or take the pin away",
         {key(GLFW_KEY_P)});
-    add(Action::paste_place, kPlaceGroup, "Go to the copied place", "copy the place, go to the copied one",
-        {control(GLFW_KEY_V)});
+    add(Action::paste_place, kPlaceGroup, "Go to the copied place", "go to the copied place", {control(GLFW_KEY_V)});
   }
 
   void views() {
@@ -113,6 +126,25 @@ class Writer {
     }
     add(Action::switch_theme, kViewsGroup, views_.dark ? "Light theme" : "Dark theme", "light or dark",
         {control(GLFW_KEY_T)});
+    for (const Vision vision : kVisions) {
+      if (vision == views_.vision) continue;
+      add(Action::choose_palette, kViewsGroup, std::string(words_of(vision)), "", {}).vision = vision;
+    }
+    // Plus has other places on other keyboards, and a Shift on some.
+    add(Action::zoom_in, kViewsGroup, "Larger text", "larger text, smaller text",
+        {control(GLFW_KEY_EQUAL), untold(control_shift(GLFW_KEY_EQUAL)), untold(control(GLFW_KEY_KP_ADD)),
+         untold(control(GLFW_KEY_RIGHT_BRACKET))});
+    add(Action::zoom_out, kViewsGroup, "Smaller text", "larger text, smaller text",
+        {control(GLFW_KEY_MINUS), untold(control(GLFW_KEY_KP_SUBTRACT))});
+    add(Action::zoom_reset, kViewsGroup, "Text of the usual size", "text of the usual size",
+        {control(GLFW_KEY_0), untold(control(GLFW_KEY_KP_0))});
+    add(Action::settings, kViewsGroup, "Settings: theme, colours, text size, digits", "settings",
+        {control(GLFW_KEY_COMMA)});
+    add(Action::undo, kViewsGroup, "Undo the last change of pins or layout", "undo pins and layout, do again",
+        {control(GLFW_KEY_Z)});
+    add(Action::redo, kViewsGroup, "Do again what was undone", "undo pins and layout, do again",
+        {control_shift(GLFW_KEY_Z)});
+    by_hand(kViewsGroup, "Right click", "what can be done with a cell, a row, a link");
     by_hand(kViewsGroup, "Wheel, drag", "zoom and pan a map");
     by_hand(kViewsGroup, "Shift+wheel, Ctrl+wheel", "zoom its rows, its columns");
     by_hand(kViewsGroup, "Right double click", "show all of a map");
@@ -173,7 +205,9 @@ std::string to_string(const Chord& chord) {
 std::string keys_of(const Command& command) {
   std::vector<std::string> keys;
   keys.reserve(command.chords.size());
-  for (const Chord& chord : command.chords) keys.push_back(to_string(chord));
+  for (const Chord& chord : command.chords) {
+    if (chord.told) keys.push_back(to_string(chord));
+  }
   return fmt::format("{}", fmt::join(keys, " or "));
 }
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "gui/theme.h"
+
 /// All that can be done with the window, in one table: keys, the palette and the list of keys are made from it.
 namespace nanscope::gui {
 
@@ -29,9 +31,16 @@ enum class Action : std::uint8_t {
   copy_link,
   pin,
   paste_place,
+  undo,
+  redo,
   show_view,
   enlarge,
   switch_theme,
+  choose_palette,
+  zoom_in,
+  zoom_out,
+  zoom_reset,
+  settings,
   save_picture,
   save_table,
   save_diagnosis,
@@ -50,14 +59,16 @@ struct Chord {
   bool control = false;
   bool shift = false;
   bool alt = false;
-  char typed = 0;  ///< instead of a key: its place differs between keyboards
+  char typed = 0;    ///< instead of a key: its place differs between keyboards
+  bool told = true;  ///< in lists; not a second place of a key
 };
 /// "Ctrl+Shift+S"
 std::string to_string(const Chord& chord);
 
 struct Command {
   Action action = Action::none;
-  std::size_t view = 0;  ///< of those that are about a view: which, as CommandViews counts
+  std::size_t view = 0;           ///< of those that are about a view: which, as CommandViews counts
+  Vision vision = Vision::usual;  ///< of choose_palette
   std::string_view group;
   std::string words;          ///< in the palette, as an order; empty: not offered there
   std::string row;            ///< in the list of keys, after "Space"; neighbours with the same words share a row
@@ -72,7 +83,8 @@ struct CommandViews {
   std::vector<std::size_t> tabs;  ///< indices in `titles` of those below the front
   std::size_t shown = 0;          ///< index in `titles` of the one that keys are about
   bool dark = true;
-  bool beside = false;  ///< a run stands beside
+  Vision vision = Vision::usual;  ///< that the colours are for
+  bool beside = false;            ///< a run stands beside
 };
 
 /// The key of a tab, "1" to "9" and "0"; empty beyond.

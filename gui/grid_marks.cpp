@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "gui/cell_paint.h"
+#include "gui/marks.h"
+
 namespace nanscope::gui {
 namespace {
 
@@ -28,8 +31,12 @@ void draw_marks(const GridScene& scene, const FrontImage& image) {
     const float least = scene.px(mark.lone ? kLeastMark : 1);
     const float by_x = std::max(0.0F, least - area.width) / 2;
     const float by_y = std::max(0.0F, least - area.height) / 2;
-    fill({area.x - by_x, area.y - by_y, area.width + 2 * by_x, area.height + 2 * by_y},
-         scene.context.theme.cell(mark.worst));
+    area = area.inset(-by_x, -by_y);
+    if (mark.lone) {
+      draw_sign(scene.context, area, mark.worst);
+    } else {
+      fill_cell(scene.context.theme, scene.context.fonts, area, mark.worst);
+    }
   }
   unclip();
 }

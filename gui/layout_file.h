@@ -3,6 +3,7 @@
 #include <string>
 
 #include "gui/platform/platform.h"
+#include "gui/preferences.h"
 #include "gui/window_layout.h"
 
 namespace nanscope::gui {
@@ -12,7 +13,10 @@ struct SavedLayout {
   Shares shares;
   std::string tab;  ///< name of a view; empty: the first
   std::string theme = "dark";
-  Extent size{1600, 1000};  ///< at scale 1
+  Extent size{1600, 1000};        ///< at scale 1
+  Vision vision = Vision::usual;  ///< that the colours are for
+  int zoom = 100;                 ///< percent
+  NumberStyle numbers = {};
   bool operator==(const SavedLayout&) const = default;
 };
 

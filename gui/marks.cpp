@@ -1,6 +1,8 @@
 #include "gui/marks.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "gui/drawn.h"
 
@@ -9,6 +11,38 @@ namespace {
 
 constexpr float kChipPad = 8;
 constexpr float kNumberLine = 15;
+constexpr float kTipWidth = 360;
+
+constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
+    {"shape", "Tokens or rows, and channels. A token is a row."},
+    {"format", "The number format that the elements are stored in."},
+    {"scale", "What the stored codes are multiplied by: real value = code x scale."},
+    {"scales", "What the stored codes are multiplied by, a scale for each part: real value = code x scale."},
+    {"min", "The least finite element, as stored."},
+    {"max", "The largest finite element, as stored."},
+    {"largest |x|", "The largest magnitude of a finite element, as stored. Headroom is measured from it."},
+    {"NaN", "Elements that are no number."},
+    {"Inf", "Elements that are infinite."},
+    {"clipped", "Elements whose value before the store was beyond the largest finite one of the format."},
+    {"at largest finite", "Elements at the largest finite value of the format. They may have been clipped."},
+    {"zero", "Elements that are 0."},
+    {"subnormal", "Elements below the least normal number of the format: they have fewer significant bits."},
+    {"padding rows", "Rows that belong to no token."},
+    {"elements", "Elements that are counted here."},
+    {"mean", "The mean of the finite elements."},
+    {"standard deviation", "Of the finite elements, from their mean."},
+    {"+Inf", "Elements that are plus infinity."},
+    {"-Inf", "Elements that are minus infinity."},
+    {"tensor", "request/step/layer/op.role; a dump has the name that its producer gave."},
+    {"headroom", "Largest finite value of the format x scale / largest magnitude. Below 1, values clip."},
+    {"|max|", "The largest magnitude of a finite element."},
+    {"largest", "The largest finite value of the format, times the scale."},
+    {"KV B/token", "Bytes of KV cache for a token, and how many times those of the recorded run."},
+    {"top-1", "How often the most likely token is that of the unquantized cache."},
+    {"max error", "The largest error of the logits against the unquantized cache."},
+    {"links", "The links of the chain of events: full where this run has them as well."},
+    {"still NaN", "The requests whose answers come from NaN."},
+};
 
 }  // namespace
 
@@ -40,10 +74,44 @@ float chip_left_of(const ViewContext& context, float right, float y, float heigh
   return width;
 }
 
+void draw_sign(const ViewContext& context, Area area, Cell cell) {
+  const Theme& theme = context.theme;
+  const Color ink = pattern_ink(theme.pattern(cell), theme.cell(cell)).alpha(255);
+  fill(area, theme.cell(cell));
+  const float pixel = std::max(std::floor(context.scale), 1.0F);
+  const Area box{std::floor(area.x), std::floor(area.y), std::ceil(area.right()) - std::floor(area.x),
+                 std::ceil(area.bottom()) - std::floor(area.y)};
+  const float side = std::min(box.width, box.height);
+  switch (theme.pattern(cell)) {
+    case Pattern::crossed:
+      for (float at = 0; at < side; at += pixel) fill({box.x + at, box.y + at, pixel, pixel}, ink);
+      [[fallthrough]];
+    case Pattern::slanted:
+      for (float at = 0; at < side; at += pixel) fill({box.x + side - at - pixel, box.y + at, pixel, pixel}, ink);
+      return;
+    case Pattern::back_slanted:
+      for (float at = 0; at < side; at += pixel) fill({box.x + at, box.y + at, pixel, pixel}, ink);
+      return;
+    case Pattern::level:
+      return fill({box.x, std::floor(box.y + box.height / 2), box.width, pixel}, ink);
+    case Pattern::dotted:
+      return fill({std::floor(box.x + box.width / 2), std::floor(box.y + box.height / 2), pixel, pixel}, ink);
+    default:
+      return;
+  }
+}
+
 Color ink_on(const Theme& theme, Cell cell) {
-  if (cell == kClipped || cell == kLowHeadroom) return Color::hex(0x201203);
-  if (cell >= kInf) return theme.on_bad;
-  return theme.text;
+  if (cell < kLowHeadroom) return theme.text;
+  return ink_over(theme, theme.cell(cell));
+}
+
+Color ink_over(const Theme& theme, Color ground) {
+  constexpr Color kDark = Color::hex(0x14060A);
+  constexpr Color kLight = Color::hex(0xFFFFFF);
+  const Color first = theme.dark ? kDark : kLight;
+  const Color second = theme.dark ? kLight : kDark;
+  return contrast(first, ground) >= kLeastContrast ? first : second;
 }
 
 void tooltip(const ViewContext& context, const std::string& title, const std::vector<std::string>& lines) {
@@ -66,6 +134,18 @@ void tooltip(const Fonts& fonts, float scale, const std::string& title, const st
   ImGui::PopFont();
   ImGui::EndTooltip();
   ImGui::PopStyleVar();
+}
+
+void explain(const ViewContext& context, Area area, const std::string& title, std::string_view words) {
+  if (words.empty() || !ImGui::IsWindowHovered() || !area.holds(ImGui::GetIO().MousePos)) return;
+  tooltip(context, title, wrap(context.fonts.small, words, kTipWidth * context.scale));
+}
+
+std::string_view number_meaning(std::string_view name) {
+  for (const auto& [one, words] : kMeanings) {
+    if (one == name) return words;
+  }
+  return {};
 }
 
 void notice(const ViewContext& context, Area area, std::string_view title, std::string_view words) {
@@ -96,6 +176,7 @@ float number_table(const ViewContext& context, Area area, int columns, std::size
           context.theme.muted, name);
     label(context.fonts.mono_small, {cell.right() - value_width - 1, cell.y, value_width + 1, cell.height},
           context.theme.text, value, 1);
+    explain(context, cell, name, number_meaning(name));
   }
   const std::size_t rows = (shown + across - 1) / across;
   return static_cast<float>(rows) * line_height;

@@ -26,6 +26,21 @@ constexpr ImGuiWindowFlags kFlags = ImGuiWindowFlags_NoDecoration | ImGuiWindowF
                                     ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBackground |
                                     ImGuiWindowFlags_NoScrollWithMouse;
 
+/// As UTF-8; ImGui takes letters of 16 bits.
+void append_letter(std::string& text, unsigned letter) {
+  const auto more = [&](unsigned bits) { text += static_cast<char>(0x80U | (bits & 0x3FU)); };
+  if (letter < 0x80) {
+    text += static_cast<char>(letter);
+  } else if (letter < 0x800) {
+    text += static_cast<char>(0xC0U | (letter >> 6U));
+    more(letter);
+  } else {
+    text += static_cast<char>(0xE0U | (letter >> 12U));
+    more(letter >> 6U);
+    more(letter);
+  }
+}
+
 /// A line's title, the letters that were typed in the accent's colour.
 void marked(const Look& look, Area area, const std::string& words, const std::vector<std::size_t>& bytes, Color ink) {
   if (text_size(look.fonts.text, words).x > area.width) {
@@ -53,6 +68,7 @@ void Palette::open(std::vector<PaletteItem> items, std::string typed) {
   open_ = true;
   focus_ = true;
   to_end_ = true;
+  active_ = false;
   chosen_ = false;
   find();
 }
@@ -75,7 +91,17 @@ void Palette::arrows() {
   moved_ = moved_ || current_ != before;
 }
 
+/// The field gets the keyboard a frame or two after the palette is opened, and a busy window draws few frames: what is
+/// typed until then is not lost.
+void Palette::take_early_keys() {
+  ImVector<ImWchar>& typed = ImGui::GetIO().InputQueueCharacters;
+  for (const ImWchar letter : std::exchange(typed, {})) {
+    if (letter >= ' ') append_letter(query_, letter);
+  }
+}
+
 void Palette::field(const Look& look, Area area) {
+  if (!active_) take_early_keys();
   ImGui::SetCursorScreenPos(area.min());
   ImGui::PushFont(look.fonts.text);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(look.px(12), (area.height - look.fonts.text->FontSize) / 2));
@@ -99,6 +125,7 @@ void Palette::field(const Look& look, Area area) {
   } else {
     focus_ = false;
   }
+  active_ = ImGui::IsItemActive();
   ImGui::PopStyleVar();
   ImGui::PopFont();
 }

@@ -15,6 +15,7 @@ class Pane {
   explicit Pane(std::unique_ptr<View> view) : view_(std::move(view)) {}
 
   const View& view() const { return *view_; }
+  View& view() { return *view_; }
   /// Of what is shown; nothing before there is something, and for what is no table.
   std::optional<TableMaker> table() const { return prepared_ ? view_->table(prepared_) : std::nullopt; }
   /// On a ground of the theme's panels.

@@ -137,6 +137,11 @@ Status Pins::remove(std::size_t index) {
   return save();
 }
 
+Status Pins::replace(std::vector<Pin> pins) {
+  pins_ = std::move(pins);
+  return save();
+}
+
 Status Pins::note(std::size_t index, std::string words) {
   if (index >= pins_.size() || pins_[index].note == words) return {};
   if (words.size() > kMostNote) return fail(fmt::format("a note has {} bytes at most", kMostNote));

@@ -41,6 +41,8 @@ class Pins {
   /// Errors of these: it could not be written, or there are too many; the change is made all the same where it can be.
   Status add(const Place& place);
   Status remove(std::size_t index);
+  /// All of them, as they were at another time.
+  Status replace(std::vector<Pin> pins);
   Status note(std::size_t index, std::string words);
   /// What was wrong with the file when the window opened, once.
   std::optional<Error> take_problem() { return std::exchange(problem_, std::nullopt); }

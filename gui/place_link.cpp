@@ -23,10 +23,14 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
-std::string link_to(const std::filesystem::path& run, const Place& place) {
+std::string shell_file(const std::filesystem::path& run) {
   std::error_code failed;
   const std::filesystem::path whole = std::filesystem::absolute(run, failed);
-  const std::string file = shell_word((failed ? run : whole).lexically_normal().string());
+  return shell_word((failed ? run : whole).lexically_normal().string());
+}
+
+std::string link_to(const std::filesystem::path& run, const Place& place) {
+  const std::string file = shell_file(run);
   const std::string at = to_string(place);
   return fmt::format("nanscope gui {}{}{}", file, at.empty() ? "" : " --at ", at.empty() ? "" : shell_word(at));
 }

@@ -9,6 +9,7 @@
 
 #include "core/counted.h"
 #include "core/recording/names.h"
+#include "gui/cell_paint.h"
 #include "gui/drawn.h"
 #include "gui/prepare/requests_told.h"
 
@@ -45,7 +46,7 @@ class Scrubber {
       worst = std::max(worst, map_.steps[i].worst);
       if (to - from < 1 && i + 1 < map_.steps.size()) continue;
       if (worst >= kClipped) {
-        fill({from, track_.y, std::max(to - from, 1.0F), track_.height}, look_.theme.cell(worst).alpha(190));
+        fill_cell(look_.theme, look_.fonts, {from, track_.y, std::max(to - from, 1.0F), track_.height}, worst);
       }
       worst = kAbsent;
       from = to;

@@ -18,6 +18,8 @@ struct Selection {
   std::optional<std::int64_t> element;
   /// Number of the link of the diagnosis' chain that it was come by: several may be at one place. 0: none.
   int link = 0;
+  /// Id of the op that is meant where several calls are at the place. 0: any, which is the first.
+  std::int64_t call = 0;
 
   bool operator==(const Selection&) const = default;
 };

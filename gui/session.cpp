@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gui/layout_file.h"
+#include "gui/platform/renderer.h"
 #include "gui/recent_files.h"
 
 namespace nanscope::gui {
@@ -30,8 +31,12 @@ Result<std::unique_ptr<Session>> Session::open(const AppOptions& options, std::o
   if (!platform) return tl::unexpected(platform.error());
   session->platform_ = std::move(*platform);
   WindowSetup& setup = session->setup_;
-  setup.scale = options.scale > 0 ? options.scale : session->platform_->scale();
-  setup.theme = *find_theme(options.theme.empty() ? saved.theme : options.theme);
+  session->scale_ = options.scale > 0 ? options.scale : session->platform_->scale();
+  setup.zoom = saved.zoom;
+  setup.numbers = saved.numbers;
+  setup.scale = session->scale_ * static_cast<float>(setup.zoom) / 100;
+  const Vision vision = options.palette.empty() ? saved.vision : *find_vision(options.palette);
+  setup.theme = *find_theme(options.theme.empty() ? saved.theme : options.theme, vision);
   setup.fonts = load_fonts(setup.scale);
   setup.view = options.view;
   const std::string usual = options.check.model.empty() ? saved.tab : "verify";
@@ -72,17 +77,21 @@ void Session::remember_layout() {
   if (window_) {
     setup_.shares = window_->shares();
     setup_.theme = window_->theme();
+    setup_.numbers = window_->numbers();
     // Most files have no model: the check of one is no place to begin with.
     if (!window_->tab().empty() && window_->tab() != "verify") setup_.tab = window_->tab();
   }
   if (traceless_) return;
   const Extent size = platform_->size();
   const auto at_scale_1 = [this](int pixels) {
-    return static_cast<int>(std::lround(static_cast<float>(pixels) / setup_.scale));
+    return static_cast<int>(std::lround(static_cast<float>(pixels) / scale_));
   };
-  write_layout(
-      layout_path(),
-      {setup_.shares, setup_.tab, std::string(setup_.theme.name), {at_scale_1(size.width), at_scale_1(size.height)}});
+  SavedLayout left{setup_.shares, setup_.tab, std::string(setup_.theme.name)};
+  left.size = {at_scale_1(size.width), at_scale_1(size.height)};
+  left.vision = setup_.theme.vision;
+  left.zoom = setup_.zoom;
+  left.numbers = setup_.numbers;
+  write_layout(layout_path(), left);
 }
 
 void Session::change_places() {
@@ -152,6 +161,18 @@ void Session::take_opened(Result<OpenedRun> run) {
   }
 }
 
+/// The letters are drawn anew, so that they are as sharp as before.
+void Session::change_zoom() {
+  const std::optional<int> zoom = window_ && !start_ ? window_->take_zoom() : std::nullopt;
+  if (!zoom) return;
+  setup_.zoom = *zoom;
+  setup_.scale = scale_ * static_cast<float>(*zoom) / 100;
+  setup_.fonts = load_fonts(setup_.scale);
+  renew_letters();
+  apply_style(window_->theme(), setup_.scale);
+  window_->use_zoom(*zoom, setup_.scale, setup_.fonts);
+}
+
 void Session::draw() {
   platform_->begin_frame();
   if (start_) {
@@ -170,6 +191,7 @@ bool Session::frame(double seconds) {
     return false;
   }
   had_input_ = events.input || !events.dropped.empty();
+  change_zoom();
   change_places();
   choose_next(events.dropped, events.shift);
   open_wanted();

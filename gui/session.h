@@ -44,6 +44,7 @@ class Session {
   void remember_layout();
   /// Between the window and the start screen.
   void change_places();
+  void change_zoom();
   void choose_next(const std::vector<std::filesystem::path>& dropped, bool shift);
   void open_wanted();
   void tell_opening();
@@ -60,6 +61,7 @@ class Session {
   };
   std::map<std::filesystem::path, Left> left_;
   std::filesystem::path file_;  ///< of the window
+  float scale_ = 1;             ///< without the user's zoom
   bool follow_links_ = false;
   bool traceless_ = false;
   bool had_input_ = false;

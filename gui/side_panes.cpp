@@ -6,6 +6,9 @@
 #include "core/counted.h"
 #include "core/recording/names.h"
 #include "gui/bars.h"
+#include "gui/cell_paint.h"
+#include "gui/context_menu.h"
+#include "gui/marks.h"
 #include "gui/prepare/requests_told.h"
 
 namespace nanscope::gui {
@@ -16,8 +19,8 @@ constexpr std::size_t kStepsShown = 512;  ///< of one request; more would hide t
 /// One request, as high as it needs to be.
 class RequestCard {
  public:
-  RequestCard(const Look& look, Navigator& navigator, const std::function<void(std::string)>& hint)
-      : look_(look), navigator_(navigator), hint_(hint) {}
+  RequestCard(const Look& look, Navigator& navigator, const RequestActions& actions)
+      : look_(look), navigator_(navigator), actions_(actions) {}
 
   /// Answers its height.
   float draw(const RunMap& map, const MapRequest& request, ImVec2 at, float width) {
@@ -80,33 +83,35 @@ class RequestCard {
     const Theme& theme = look_.theme;
     const bool bad = worst >= kClipped;
     fill(box, bad ? theme.cell(worst) : theme.raised, look_.px(4));
-    const Color ink = worst == kClipped ? Color::hex(0x201203) : theme.on_bad;
-    label(look_.fonts.small, box, bad ? ink : theme.muted, words, 0.5F);
+    label(look_.fonts.small, box, bad ? ink_on(theme, worst) : theme.muted, words, 0.5F);
   }
 
   void draw_step(const MapStep& step, Area box) {
     const Place& place = navigator_.selection().place;
     const bool chosen = place.request == step.row.request && place.step == step.row.index && place.rank == step.rank;
-    fill(box, look_.theme.cell(step.worst), look_.px(2));
+    fill_cell(look_.theme, look_.fonts, box, step.worst, look_.px(2));
     if (chosen) outline(box.inset(-look_.px(1)), look_.theme.text, look_.px(2), look_.px(3));
     ImGui::SetCursorScreenPos(box.min());
     ImGui::PushID(&step);
     if (ImGui::InvisibleButton("step", {box.width, box.height})) navigator_.choose_step(step);
     ImGui::PopID();
+    if (asked_for_menu() && step.first_op < navigator_.map()->ops.size()) {
+      actions_.menu({{navigator_.map()->place_of_op(step.first_op, step), {}}, std::string(cell_name(step.worst))});
+    }
     if (!ImGui::IsItemHovered()) return;
-    hint_(fmt::format("request {} step {}, {} of {}: {}", step.row.request, step.row.index,
-                      words::word(words::kStepKinds, step.row.kind), counted(step.tokens, "token"),
-                      cell_name(step.worst)));
+    actions_.hint(fmt::format("request {} step {}, {} of {}: {}", step.row.request, step.row.index,
+                              words::word(words::kStepKinds, step.row.kind), counted(step.tokens, "token"),
+                              cell_name(step.worst)));
   }
 
   const Look& look_;
   Navigator& navigator_;
-  const std::function<void(std::string)>& hint_;
+  const RequestActions& actions_;
 };
 
 }  // namespace
 
-void draw_requests(const Look& look, Navigator& navigator, Area area, const std::function<void(std::string)>& hint) {
+void draw_requests(const Look& look, Navigator& navigator, Area area, const RequestActions& actions) {
   fill(area, look.theme.panel);
   const float head = look.px(34);
   label(look.fonts.title, {area.x + look.px(18), area.y, area.width, head}, look.theme.text, "Requests");
@@ -115,7 +120,7 @@ void draw_requests(const Look& look, Navigator& navigator, Area area, const std:
   const RunMap& map = *navigator.map();
   ImGui::SetCursorScreenPos({area.x, area.y + head});
   ImGui::BeginChild("requests", {area.width, area.height - head}, false, ImGuiWindowFlags_NoBackground);
-  RequestCard card(look, navigator, hint);
+  RequestCard card(look, navigator, actions);
   const ImVec2 start = ImGui::GetCursorScreenPos();
   float y = start.y + look.px(8);
   for (const MapRequest& request : map.requests) y += card.draw(map, request, {start.x, y}, area.width);
@@ -139,7 +144,7 @@ void draw_status(const Look& look, const StatusText& status, const std::optional
   label(look.fonts.small, {line.right() - width - 1, line.y, width + 1, line.height}, look.theme.muted, right, 1);
   const float room = line.width - width - look.px(20);
   const bool brief = !status.brief.empty() && text_size(look.fonts.small, status.text).x > room;
-  label(look.fonts.small, {line.x, line.y, room, line.height}, status.error ? look.theme.cell(kNan) : look.theme.muted,
+  label(look.fonts.small, {line.x, line.y, room, line.height}, status.error ? look.theme.ink(kNan) : look.theme.muted,
         printable(brief ? status.brief : status.text));
 }
 

@@ -205,7 +205,7 @@ void StartScreen::draw_card_words(const ScenarioCard& card, Area words) {
         printable(card.formats));
   const Area second{words.x, words.y + look_.px(30), words.width, look_.px(18)};
   const std::string fault = printable(card.fault);
-  const Color tone = mix(theme.cell(card.faulty ? kNan : kHealthyLast), theme.text, 0.35F);
+  const Color tone = theme.ink(card.faulty ? kNan : kHealthyLast);
   label(look_.fonts.small, second, tone, fault);
   const float told = text_size(look_.fonts.small, fault).x + look_.px(10);
   label(look_.fonts.small, {second.x + told, second.y, second.width - told, second.height}, theme.muted,
@@ -311,7 +311,7 @@ void StartScreen::frame(Platform& platform) {
   const Area inner = area.inset(look_.px(kScreenMargin), look_.px(36));
   label(look_.fonts.title, {inner.x, inner.y, inner.width, look_.px(26)}, theme.text, "nanscope");
   label(look_.fonts.text, {inner.x, inner.y + look_.px(26), inner.width, look_.px(22)},
-        error_.empty() ? theme.muted : theme.cell(kNan),
+        error_.empty() ? theme.muted : theme.ink(kNan),
         error_.empty() ? "where a transformer's numbers went wrong, why, and which setting did it" : printable(error_));
   if (!open_.empty()) draw_back({inner.x, inner.y, inner.width, look_.px(48)});
   const float top = area.y + look_.px(kScreenHead);

@@ -3,6 +3,9 @@
 #include <imgui.h>
 #include <imgui_freetype.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <filesystem>
 
 namespace nanscope::gui {
@@ -27,13 +30,46 @@ ImFont* load_face(std::initializer_list<const char*> candidates, float pixels) {
   return io.Fonts->AddFontDefault(&config);
 }
 
+/// Rooms for the patterns beside the letters, so that both are drawn at once.
+void reserve_patterns(Fonts& fonts, int dot) {
+  constexpr int kMostSide = 240;
+  const int period = kPatternPeriod * dot;
+  fonts.pattern_side = period * std::max(1, kMostSide / period);
+  ImFontAtlas& atlas = *ImGui::GetIO().Fonts;
+  for (int pattern = 1; pattern < kPatterns; ++pattern) {
+    fonts.patterns[static_cast<std::size_t>(pattern)] =
+        atlas.AddCustomRectRegular(fonts.pattern_side, fonts.pattern_side);
+  }
+}
+
+/// White where a pattern is inked.
+void draw_patterns(const Fonts& fonts, int dot) {
+  ImFontAtlas& atlas = *ImGui::GetIO().Fonts;
+  unsigned char* pixels = nullptr;
+  int width = 0;
+  int height = 0;
+  atlas.GetTexDataAsAlpha8(&pixels, &width, &height);
+  for (int pattern = 1; pattern < kPatterns; ++pattern) {
+    const ImFontAtlasCustomRect& rect = *atlas.GetCustomRectByIndex(fonts.patterns[static_cast<std::size_t>(pattern)]);
+    for (int y = 0; y < rect.Height; ++y) {
+      unsigned char* row = pixels + static_cast<std::ptrdiff_t>(rect.Y + y) * width + rect.X;
+      for (int x = 0; x < rect.Width; ++x) {
+        row[x] = inked(static_cast<Pattern>(pattern), x / dot, y / dot) ? 255 : 0;
+      }
+    }
+  }
+}
+
 }  // namespace
+
+int pattern_dot(float scale) { return std::clamp(static_cast<int>(std::lround(scale)), 1, 4); }
 
 Fonts load_fonts(float scale) {
   constexpr const char* kSans = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
   constexpr const char* kBold = "/usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf";
   constexpr const char* kMono = "/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf";
   constexpr const char* kOtherMono = "/usr/share/fonts/truetype/noto/NotoSansMono-Regular.ttf";
+  ImGui::GetIO().Fonts->Clear();
   ImGui::GetIO().Fonts->FontBuilderIO = ImGuiFreeType::GetBuilderForFreeType();
   Fonts fonts;
   fonts.text = load_face({kSans, kMono, kOtherMono}, 14 * scale);
@@ -41,6 +77,9 @@ Fonts load_fonts(float scale) {
   fonts.title = load_face({kBold, kSans, kMono, kOtherMono}, 14 * scale);
   fonts.mono = load_face({kMono, kOtherMono}, 13 * scale);
   fonts.mono_small = load_face({kMono, kOtherMono}, 11 * scale);
+  const int dot = pattern_dot(scale);
+  reserve_patterns(fonts, dot);
+  draw_patterns(fonts, dot);
   return fonts;
 }
 

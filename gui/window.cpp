@@ -16,6 +16,7 @@ namespace nanscope::gui {
 namespace {
 
 constexpr float kTabHeight = 36;
+constexpr double kMomentSeconds = 2;
 constexpr std::size_t kFront = 0;  ///< the first two views have places of their own
 constexpr std::size_t kCascade = 1;
 constexpr ImGuiWindowFlags kBareWindow = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
@@ -77,6 +78,7 @@ Window::Window(OpenedRun run, WindowSetup setup)
       beside_(run.path),
       store_(std::move(run)) {
   shares_ = setup_.shares;
+  dragged_to_ = shares_;
   navigator_.choose(setup_.start);
   const std::vector<std::string> names = setup_.view.empty() ? view_names() : std::vector<std::string>{setup_.view};
   for (const std::string& name : names) panes_.emplace_back(make_view(name));
@@ -131,7 +133,13 @@ void Window::take_answers() {
   }
 }
 
+void Window::say(std::string message) {
+  message_ = {std::move(message), false};
+  said_until_ = ImGui::GetTime() + kMomentSeconds;
+}
+
 StatusText Window::status() const {
+  if (ImGui::GetTime() < said_until_ && !message_.text.empty()) return message_;
   if (!hint_.empty()) return {hint_, false};
   if (!message_.text.empty()) return message_;
   return {fmt::format("Space plays the run, N goes to the next event, 1 to {} choose a view, Ctrl+P finds any command "
@@ -184,13 +192,11 @@ std::filesystem::path Window::beside_file() const {
 }
 
 ViewContext Window::context() const {
-  return {setup_.theme,          setup_.fonts,
-          setup_.scale,          navigator_.selection(),
-          navigator_.map(),      navigator_.story(),
-          navigator_.playhead(), setup_.unattended,
-          beside_.run(),         beside_.difference(),
-          setup_.printed,        &pins_,
-          beside_.errors(),      !scenarios::looks_like_recording(run_file_.string())};
+  return {setup_.theme,           setup_.fonts,      setup_.scale,
+          navigator_.selection(), navigator_.map(),  navigator_.story(),
+          navigator_.playhead(),  setup_.unattended, beside_.run(),
+          beside_.difference(),   setup_.printed,    &pins_,
+          beside_.errors(),       setup_.numbers,    !scenarios::looks_like_recording(run_file_.string())};
 }
 
 void Window::draw_pane(Pane& pane, Area area, bool titled) {
@@ -203,6 +209,7 @@ void Window::draw_pane(Pane& pane, Area area, bool titled) {
   if (setup_.view.empty()) fill(area, setup_.theme.panel);  // alone it stands on the platform's ground
   // What a view chooses takes effect after it is drawn: its context refers to the current selection.
   std::optional<Selection> chosen;
+  std::optional<std::size_t> sought;
   std::function<Status(Pins&)> edited;
   const ViewActions actions{[&chosen](Selection selection) { chosen = std::move(selection); },
                             [this](std::string text) { hint_ = std::move(text); },
@@ -215,11 +222,17 @@ void Window::draw_pane(Pane& pane, Area area, bool titled) {
                             [this](const std::filesystem::path& model) {
                               if (model.empty()) return browse(Browsing::model);
                               open_beside(model);
-                            }};
+                            },
+                            [&sought](std::size_t op) { sought = op; },
+                            [this, &pane](MenuTarget target) { open_menu(std::move(target), &pane); }};
   pane.draw(store_, context(), actions, area, titled);
   ImGui::PopFont();
   ImGui::EndChild();
   if (chosen) navigator_.choose(std::move(*chosen));
+  if (sought) {
+    navigator_.play(false);
+    navigator_.seek(*sought);
+  }
   if (edited) {
     if (const Status done = edited(pins_); !done) say_error(done.error().message);
   }
@@ -240,9 +253,11 @@ ImVec2 Window::splitter(const char* id, Area area) const {
 }
 
 void Window::draw_splitters(const WindowAreas& areas, Area window) {
+  const Shares before = shares_;
   shares_.left += splitter("left", areas.left_gap).x / window.width;
   shares_.right -= splitter("right", areas.right_gap).x / window.width;
   shares_.upper += splitter("middle", areas.middle_gap).y / (areas.status.y - areas.top_bar.bottom());
+  if (shares_ != before) dragged_to_ = shares_;
 }
 
 void Window::draw_lower(const Look& look, Area area) {
@@ -272,7 +287,9 @@ void Window::layout(Platform& platform, Area area) {
                  [&platform](const std::string& text) { platform.set_clipboard(text); }, [this] { open_palette({}); },
                  [this] { leave_ = true; }});
   if (areas.left.width > 0) {
-    draw_requests(look, navigator_, areas.left, [this](std::string text) { hint_ = std::move(text); });
+    draw_requests(look, navigator_, areas.left,
+                  {[this](std::string text) { hint_ = std::move(text); },
+                   [this](MenuTarget target) { open_menu(std::move(target), nullptr); }});
   }
   if (!enlarged) {
     draw_pane(panes_[kFront], areas.upper, true);
@@ -289,7 +306,7 @@ void Window::frame(Platform& platform) {
   if (std::optional<StatusText> words = beside_.take_words()) message_ = std::move(*words);
   take_saved();
   places_.assign(panes_.size(), {});
-  covered_ = palette_.is_open() || browser_.is_open() || listing_keys_;
+  covered_ = palette_.is_open() || menu_.is_open() || settings_.is_open() || browser_.is_open() || listing_keys_;
   navigator_.advance(static_cast<double>(ImGui::GetIO().DeltaTime));
   keys(platform);
   const Extent size = platform.size();
@@ -310,6 +327,10 @@ void Window::frame(Platform& platform) {
   }
   ImGui::PopFont();
   ImGui::End();
+  if (!undo_) undo_.emplace(arrangement());
+  if (!ImGui::IsAnyMouseDown()) undo_->note(arrangement());
+  if (const std::optional<MenuItem> chosen = menu_.draw(look, area)) follow(*chosen, platform);
+  if (const auto wanted = settings_.draw(look, area, preferences())) prefer(*wanted);
   if (listing_keys_ && draw_keys_overlay(look, area, key_rows(commands()))) listing_keys_ = false;
   if (const std::optional<PaletteItem> chosen = palette_.draw(look, area)) follow(*chosen, platform);
   const std::optional<std::filesystem::path> chosen = browser_.draw(look, area);

@@ -11,13 +11,16 @@
 #include "gui/bars.h"
 #include "gui/beside.h"
 #include "gui/commands.h"
+#include "gui/context_menu.h"
 #include "gui/export/exporter.h"
 #include "gui/file_browser.h"
 #include "gui/navigator.h"
 #include "gui/palette.h"
 #include "gui/pane.h"
 #include "gui/platform/platform.h"
+#include "gui/settings_pane.h"
 #include "gui/store.h"
+#include "gui/undo.h"
 #include "gui/window_layout.h"
 
 namespace nanscope::gui {
@@ -32,8 +35,10 @@ struct WindowSetup {
   std::filesystem::path beside;  ///< a recording to stand beside; empty: none
   ModelCheckOptions check = {};  ///< what a dump is checked against; without a model: nothing
   Shares shares;                 ///< of the panes
-  bool unattended = false;       ///< for a picture
-  bool printed = false;          ///< that goes into a page
+  int zoom = 100;                ///< percent, which is in the scale already
+  NumberStyle numbers = {};
+  bool unattended = false;  ///< for a picture
+  bool printed = false;     ///< that goes into a page
 };
 
 /// All that is on screen for one recording or dump.
@@ -58,12 +63,17 @@ class Window {
   bool animates() const { return navigator_.playing(); }
   const Shares& shares() const { return shares_; }
   const Theme& theme() const { return setup_.theme; }
+  const NumberStyle& numbers() const { return setup_.numbers; }
+  /// The zoom that the user wants, once; for use_zoom(), between two frames.
+  std::optional<int> take_zoom() { return std::exchange(wanted_zoom_, std::nullopt); }
+  void use_zoom(int zoom, float scale, const Fonts& fonts);
   /// Name of the view below the front; empty when there is one view alone.
   std::string_view tab() const { return tabs_.empty() ? std::string_view() : shown_pane().view().name(); }
   /// Something changes without input.
   bool busy() const { return !settled() || navigator_.playing(); }
   void say_error(std::string message) { message_ = {std::move(message), true}; }
-  void say(std::string message) { message_ = {std::move(message), false}; }
+  /// For a moment it stands in place of what is pointed at.
+  void say(std::string message);
   /// What was said last, if it went wrong.
   std::string error() const { return message_.error ? message_.text : std::string(); }
 
@@ -99,12 +109,27 @@ class Window {
   void go_to_difference();
   void go_to_bad(bool forward);
   void change_speed(int doublings);
-  void pin_selection();
+  void pin(const Place& place);
   void follow(const PaletteItem& item, Platform& platform);
+  void follow(const MenuItem& item, Platform& platform);
+  /// `pane`: the view that it was asked for in; null: none.
+  void open_menu(MenuTarget target, const Pane* pane);
+  /// What can be undone.
+  struct Arrangement {
+    std::vector<Pin> pins;
+    Shares shares;
+    bool enlarged = false;
+    bool operator==(const Arrangement&) const = default;
+  };
+  Arrangement arrangement() const { return {pins_.all(), dragged_to_, enlarged_}; }
+  void arrange(std::optional<Arrangement> wanted);
   /// The pane that keys are about: the one below the front.
   const Pane& shown_pane() const { return panes_[tabs_.empty() ? 0 : tabs_[tab_]]; }
   void show_pane(std::size_t pane);
-  void switch_theme();
+  void use_theme(Theme theme);
+  void zoom(int zoom);
+  Preferences preferences() const;
+  void prefer(const Preferences& wanted);
   /// Brings the view on screen; it is saved once it is there.
   void ask_to_save(const Command& command);
   void save_picture(Platform& platform, std::size_t view);
@@ -133,9 +158,15 @@ class Window {
   bool enlarged_ = false;
   bool listing_keys_ = false;
   Shares shares_;
+  Shares dragged_to_;  ///< the shares that the splitters left, whatever a small window made of them
   std::string hint_;
   StatusText message_;
+  double said_until_ = 0;  ///< on ImGui's clock
   Palette palette_;
+  ContextMenu menu_;
+  SettingsPane settings_;
+  std::optional<int> wanted_zoom_;
+  std::optional<UndoStack<Arrangement>> undo_;  ///< from the first frame on
   FileBrowser browser_;
   Browsing browsing_ = Browsing::run;
   std::vector<std::filesystem::path> recent_;

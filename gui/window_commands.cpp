@@ -33,6 +33,8 @@ bool pressed(const Command& command) {
                      [&](const Chord& chord) { return pressed(chord, command.repeats); });
 }
 
+constexpr std::size_t kMostSaid = 120;  ///< bytes of what was copied
+
 /// The diagnosis as the command would print it.
 struct DiagnosisText final : Prepared {
   std::string markdown;
@@ -69,14 +71,21 @@ std::vector<Command> Window::commands() const {
   views.tabs = tabs_;
   views.shown = static_cast<std::size_t>(&shown_pane() - panes_.data());
   views.dark = setup_.theme.dark;
+  views.vision = setup_.theme.vision;
   views.beside = beside_.run() != nullptr;
   return all_commands(views);
 }
 
 void Window::keys(Platform& platform) {
-  const bool typing = ImGui::GetIO().WantTextInput || palette_.is_open() || browser_.is_open();
-  for (const Command& command : commands()) {
-    if (typing && command.action != Action::palette) continue;
+  if (menu_.is_open()) return;
+  if (settings_.is_open() && !ImGui::GetIO().KeyCtrl) return;  // the size of text can be tried
+  const std::vector<Command> all = commands();
+  // First: what is typed in the same frame is meant for the palette.
+  const auto finds =
+      std::find_if(all.begin(), all.end(), [](const Command& one) { return one.action == Action::palette; });
+  if (finds != all.end() && pressed(*finds)) return run(*finds, platform);
+  if (ImGui::GetIO().WantTextInput || palette_.is_open() || browser_.is_open()) return;
+  for (const Command& command : all) {
     if (pressed(command)) run(command, platform);
   }
 }
@@ -86,9 +95,31 @@ void Window::show_pane(std::size_t pane) {
   if (tab != tabs_.end()) tab_ = static_cast<std::size_t>(tab - tabs_.begin());
 }
 
-void Window::switch_theme() {
-  setup_.theme = setup_.theme.dark ? light_theme() : dark_theme();
+void Window::use_theme(Theme theme) {
+  setup_.theme = std::move(theme);
   apply_style(setup_.theme, setup_.scale);
+}
+
+void Window::zoom(int zoom) { wanted_zoom_ = std::clamp(zoom, kLeastZoom, kMostZoom); }
+
+void Window::use_zoom(int zoom, float scale, const Fonts& fonts) {
+  setup_.zoom = zoom;
+  setup_.scale = scale;
+  setup_.fonts = fonts;
+  say(fmt::format("text size {} %: Ctrl+0 is 100 %", zoom));
+}
+
+Preferences Window::preferences() const {
+  return {setup_.theme.dark, setup_.theme.vision, setup_.zoom, setup_.numbers};
+}
+
+void Window::prefer(const Preferences& wanted) {
+  const Preferences now = preferences();
+  if (wanted.dark != now.dark || wanted.vision != now.vision) {
+    use_theme(wanted.dark ? dark_theme(wanted.vision) : light_theme(wanted.vision));
+  }
+  if (wanted.zoom != now.zoom) zoom(wanted.zoom);
+  setup_.numbers = wanted.numbers;
 }
 
 void Window::open_palette(std::string typed) {
@@ -147,7 +178,11 @@ void Window::run(const Command& command, Platform& platform) {
       platform.set_clipboard(link_to(run_file_, navigator_.selection().place));
       return say("copied: " + link_to(run_file_, navigator_.selection().place));
     case Action::pin:
-      return pin_selection();
+      return pin(navigator_.selection().place);
+    case Action::undo:
+      return arrange(undo_->undo());
+    case Action::redo:
+      return arrange(undo_->redo());
     case Action::paste_place:
       return go(platform.clipboard());
     case Action::show_view:
@@ -156,7 +191,17 @@ void Window::run(const Command& command, Platform& platform) {
       enlarged_ = !enlarged_ && !tabs_.empty();
       return;
     case Action::switch_theme:
-      return switch_theme();
+      return use_theme(setup_.theme.dark ? light_theme(setup_.theme.vision) : dark_theme(setup_.theme.vision));
+    case Action::zoom_in:
+      return zoom(setup_.zoom + kZoomStep);
+    case Action::zoom_out:
+      return zoom(setup_.zoom - kZoomStep);
+    case Action::zoom_reset:
+      return zoom(100);
+    case Action::settings:
+      return settings_.open();
+    case Action::choose_palette:
+      return use_theme(setup_.theme.dark ? dark_theme(command.vision) : light_theme(command.vision));
     case Action::save_picture:
     case Action::save_table:
       return ask_to_save(command);
@@ -190,8 +235,7 @@ void Window::change_speed(int doublings) {
   say(fmt::format("speed {}: Space plays the whole run in {:g} s", speed_text(speed), Navigator::kPlaySeconds / speed));
 }
 
-void Window::pin_selection() {
-  const Place& place = navigator_.selection().place;
+void Window::pin(const Place& place) {
   if (place.op.empty()) return say("nothing is selected that could be pinned");
   const std::optional<std::size_t> pinned = pins_.find(place);
   const Status done = pinned ? pins_.remove(*pinned) : pins_.add(place);
@@ -223,6 +267,55 @@ void Window::follow(const PaletteItem& item, Platform& platform) {
   if (const auto* place = std::get_if<TypedPlace>(&item.target)) return go(place->text);
   if (const auto* beside = std::get_if<BesideFile>(&item.target)) return open_beside(beside->path);
   choice_ = std::get<std::filesystem::path>(item.target);
+}
+
+void Window::open_menu(MenuTarget target, const Pane* pane) {
+  const Place& place = target.selection.place;
+  MenuSetting setting{run_file_, pins_.find(place).has_value(), beside_.run() != nullptr};
+  setting.has_table = pane != nullptr && pane->table().has_value();
+  std::vector<MenuItem> items = menu_items(target, setting);
+  menu_.open(std::move(target), std::move(items), pane != nullptr ? std::string(pane->view().name()) : std::string());
+}
+
+void Window::follow(const MenuItem& item, Platform& platform) {
+  const Selection& selection = menu_.target().selection;
+  switch (item.act) {
+    case MenuAct::copy:
+      platform.set_clipboard(item.text);
+      return say("copied: " + (item.text.size() > kMostSaid ? item.text.substr(0, kMostSaid) + "\u2026" : item.text));
+    case MenuAct::show:
+      navigator_.choose(selection);
+      show_view(item.text);
+      return;
+    case MenuAct::pin:
+      return pin(selection.place);
+    case MenuAct::compare:
+      navigator_.choose(selection);
+      show_view("tensor");
+      if (!beside_.run()) browse(Browsing::beside);
+      return;
+    case MenuAct::list:
+      for (Pane& pane : panes_) pane.view().filter(item.text);
+      show_view("tensors");
+      return;
+    case MenuAct::zoom_token:
+      navigator_.choose(selection);
+      enlarged_ = false;
+      for (Pane& pane : panes_) pane.view().zoom_to_token(selection.place);
+      return;
+    case MenuAct::save_table:
+      if (const Pane* pane = pane_of(menu_.view())) save_table(*pane);
+      return;
+  }
+}
+
+void Window::arrange(std::optional<Arrangement> wanted) {
+  if (!wanted) return say("there is nothing to undo or to do again");
+  shares_ = wanted->shares;
+  dragged_to_ = shares_;
+  enlarged_ = wanted->enlarged;
+  if (wanted->pins == pins_.all()) return;
+  if (const Status done = pins_.replace(std::move(wanted->pins)); !done) say_error(done.error().message);
 }
 
 void Window::ask_to_save(const Command& command) {

@@ -359,6 +359,24 @@ Table table_of(const TensorSheet& sheet) {
   return sheet.elements && small ? elements_of(sheet) : health_of_rows(sheet);
 }
 
+Table table_of(const StepTimeline& timeline) {
+  Table table{{"request", "step", "layer", "module", "absmax", "NaN", "Inf", "clipped", "health", "tensor"}, {}};
+  for (std::size_t column = 0; column < timeline.columns.size(); ++column) {
+    const auto& [request, index] = timeline.columns[column].spans.front();
+    for (const ModuleLane& lane : timeline.modules) {
+      const ModuleStep& step = lane.steps[column];
+      if (step.health == kAbsent) continue;
+      if (std::ssize(table.rows) >= kMostTableElements) return table;
+      table.rows.push_back({std::to_string(request), std::to_string(index),
+                            timeline.layer ? std::to_string(*timeline.layer) : "all", lane.module,
+                            exact(static_cast<double>(step.absmax)), std::to_string(step.nan), std::to_string(step.inf),
+                            std::to_string(step.clipped), std::string(cell_name(step.health)),
+                            to_string(timeline.index->place(step.tensor))});
+    }
+  }
+  return table;
+}
+
 Table table_of(const HeadroomSheet& sheet) {
   const TensorIndex& index = *sheet.index;
   Table table{{"request", "step", "layer", "tensor", "dtype", "absmax", "limit", "headroom", "health",

@@ -11,6 +11,7 @@
 #include "gui/prepare/requests_sheet.h"
 #include "gui/prepare/run_difference.h"
 #include "gui/prepare/score_curves.h"
+#include "gui/prepare/step_timeline.h"
 #include "gui/prepare/story.h"
 #include "gui/prepare/tensor_list.h"
 #include "gui/prepare/tensor_sheet.h"
@@ -55,6 +56,8 @@ Table table_of(const TensorSheet& sheet);
 Table table_of(const TensorList& list);
 /// A layer of a step a row, with the tensor that has the least headroom.
 Table table_of(const HeadroomSheet& sheet);
+/// A module of a step a row.
+Table table_of(const StepTimeline& timeline);
 /// A training step a row.
 Table table_of(const TrainingCurves& curves);
 

@@ -48,4 +48,9 @@ Picture read_framebuffer(Extent size) {
   return picture;
 }
 
+void renew_letters() {
+  ImGui_ImplOpenGL3_DestroyFontsTexture();
+  ImGui_ImplOpenGL3_CreateFontsTexture();
+}
+
 }  // namespace nanscope::gui

@@ -32,4 +32,7 @@ class Renderer {
 /// Of the framebuffer bound for reading.
 Picture read_framebuffer(Extent size);
 
+/// Between frames, after other faces were loaded.
+void renew_letters();
+
 }  // namespace nanscope::gui

@@ -70,8 +70,8 @@ class BitsSheetMaker {
  public:
   explicit BitsSheetMaker(RunView& run) : run_(run) {}
 
-  Result<BitsSheet> make(const Place& place) {
-    const Result<Subject> subject = find_subject(run_, place);
+  Result<BitsSheet> make(const Place& place, std::int64_t call) {
+    const Result<Subject> subject = find_subject(run_, place, call);
     if (!subject) {
       return nothing(subject.error().message, "Click a cell of the front or type a place, such as 2/0/1/v_proj[7,0]");
     }
@@ -469,6 +469,8 @@ class BitsSheetMaker {
 
 }  // namespace
 
-Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place) { return BitsSheetMaker(run).make(place); }
+Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place, std::int64_t call) {
+  return BitsSheetMaker(run).make(place, call);
+}
 
 }  // namespace nanscope::gui

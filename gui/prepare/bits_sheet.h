@@ -82,7 +82,7 @@ struct BitsSheet final : Prepared {
 /// also the value before storing and the one read back, for what is read back also what was stored; of block
 /// quantisation, and of weights under scales, the code, the scale of its block and who of the block set it.
 /// Errors: rows that cannot be read.
-Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place);
+Result<BitsSheet> make_bits_sheet(RunView& run, const Place& place, std::int64_t call = 0);
 
 /// Around a cast, or around a value that is stored as it is.
 Ruler make_ruler(const Rounding& rounding);

@@ -58,7 +58,7 @@ struct HeadroomSheet {
 
 /// Colour of healthy headroom, by powers of two: the brightest at 1, the finer told apart the nearer to it.
 Cell headroom_cell(double headroom);
-inline constexpr int kRampPowers = 30;  ///< from here on all are alike
+inline constexpr int kRampPowers = kFarPowers;  ///< from here on all are alike
 
 /// The largest that can be stored where the tensor is; NaN where it means nothing.
 double limit_of(const TensorIndex& index, std::size_t tensor);

@@ -381,7 +381,8 @@ std::string short_number(double value) {
 }
 
 std::string headroom_text(double headroom) {
-  return std::isfinite(headroom) ? fmt::format("{:.3g}", headroom) : short_number(headroom);
+  if (!std::isfinite(headroom)) return short_number(headroom);
+  return headroom > std::ldexp(1, kFarPowers) ? fmt::format("> 2^{}", kFarPowers) : fmt::format("{:.3g}", headroom);
 }
 
 std::string set_by(const LedgerEntry& entry) {

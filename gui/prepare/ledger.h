@@ -99,7 +99,9 @@ struct Ledger final : Prepared {
 bool has_headroom(const LedgerEntry& entry);
 /// Four significant digits: "0.05359", "NaN".
 std::string short_number(double value);
-/// Three significant digits.
+/// A headroom of 2^30 and more is as good as any: that of f32 is often 10^37.
+inline constexpr int kFarPowers = 30;
+/// Three significant digits; "> 2^30" where it is far.
 std::string headroom_text(double headroom);
 /// Who set the entry's scale, from what and for how long, in words.
 std::string set_by(const LedgerEntry& entry);

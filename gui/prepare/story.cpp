@@ -29,9 +29,14 @@ class Targets {
 
   std::optional<Selection> of(const Where& where, const std::string& tensor) const {
     const auto named = by_name_.find(tensor);
-    if (named != by_name_.end() && named->second != where.tensor_id) return of(*run_->tensor(named->second), where);
+    if (named != by_name_.end() && named->second != where.tensor_id) {
+      Selection target = of(*run_->tensor(named->second), where);
+      tell_call(target, named->second);
+      return target;
+    }
     if (where.op.empty()) return std::nullopt;
     Selection target = selection_of(where);
+    if (!by_name_.empty()) tell_call(target, where.tensor_id);
     // The ledger speaks of "k" and "v"; what was stored under the scale are the codes.
     const bool ledger = where.tensor_id == 0 && (where.role == "k" || where.role == "v");
     if (ledger) target.place.role += "_codes";
@@ -43,6 +48,14 @@ class Targets {
     for (const Tensor& tensor : run_->content(step).tensors) {
       if (tensor.known && !tensor.name.empty()) by_name_.emplace(tensor.name, tensor.id);
     }
+  }
+
+  /// Where the place alone leads to another tensor: a call of the same function.
+  void tell_call(Selection& target, TensorId wanted) const {
+    const Tensor* tensor = wanted != 0 ? run_->tensor(wanted) : nullptr;
+    if (tensor == nullptr) return;
+    const Result<Subject> first = find_subject(*run_, target.place);
+    if (first && first->op.id != tensor->op && first->op.name == target.place.op) target.call = tensor->op;
   }
 
   /// The tensor that is named, at the tokens that are told where its rows are tokens.

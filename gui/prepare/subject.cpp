@@ -210,7 +210,19 @@ Subject subject_of(RunView& run, const Tensor& tensor, const Span* span) {
   return subject;
 }
 
-Result<Subject> find_subject(RunView& run, const Place& place) {
+namespace {
+
+/// The op with this id, where it is at the place.
+const Op* called(RunView& run, StepId step, const Place& place, std::int64_t call) {
+  for (const Op& op : run.content(step).ops) {
+    if (op.id == call && op.name == place.op && op.layer == layer_of(place)) return &op;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<Subject> find_subject(RunView& run, const Place& place, std::int64_t call) {
   if (place.op.empty() || place.request.has_value() != place.step.has_value()) return fail("Nothing is selected");
   const SpanOfStep at = find_span(run, place);
   if (place.request && at.step == nullptr) {
@@ -220,6 +232,9 @@ Result<Subject> find_subject(RunView& run, const Place& place) {
   const Op* op = find_op(run, step, place);
   for (const Step& other : run.steps()) {
     if (op == nullptr && !place.request && other.spans.empty()) op = find_op(run, other.id, place);
+  }
+  if (call != 0 && op != nullptr) {
+    if (const Op* meant = called(run, op->step, place, call)) op = meant;
   }
   if (Status status = run.status(); !status) return tl::unexpected(status.error());
   if (op == nullptr) {

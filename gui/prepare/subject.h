@@ -42,7 +42,8 @@ struct Subject {
 /// The tensor that a place names. Without a role: `out`, else the first with a NaN or an Inf, else the
 /// first with clipped values, else the first. Errors, in a sentence for people: nothing is selected, no
 /// such op, an op without outputs.
-Result<Subject> find_subject(RunView& run, const Place& place);
+/// `call`: id of the op that is meant where several are at the place; 0: the first of them.
+Result<Subject> find_subject(RunView& run, const Place& place, std::int64_t call = 0);
 /// The same of a tensor that is known already, as `span` of its step sees it.
 Subject subject_of(RunView& run, const Tensor& tensor, const Span* span = nullptr);
 /// The step that a place names, and its span; null when there is none.

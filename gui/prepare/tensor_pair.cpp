@@ -272,7 +272,7 @@ namespace {
 /// Both sheets on one ramp, and their difference. `there` holds the tensor of `place`, or not.
 Result<SheetPair> pair_of(RunView& run, RunView& there, const Place& place, const SheetOptions& options,
                           const SheetPair& known, const std::shared_ptr<const Reference>& reference) {
-  const Result<Subject> subject = find_subject(run, place);
+  const Result<Subject> subject = find_subject(run, place, options.call);
   if (!subject) return tl::unexpected(subject.error());
   const bool pair_known = known.here && known.difference;  // without a twin there was a sheet alone
   if (pair_known && known.reference == reference && shows(*known.here, *subject, options)) {
@@ -326,7 +326,7 @@ Result<SheetPair> make_sheet_pair(RunView& run, RunView& there, const Place& pla
 
 Result<SheetPair> make_model_pair(RunView& run, ReferenceSource& model, const Place& place, const SheetOptions& options,
                                   const SheetPair& known) {
-  const Result<Subject> subject = find_subject(run, place);
+  const Result<Subject> subject = find_subject(run, place, options.call);
   if (!subject) return tl::unexpected(subject.error());
   ReferenceView there(run, model, subject->tensor.id);
   if (there.reference()) {

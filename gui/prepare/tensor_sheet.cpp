@@ -332,7 +332,7 @@ void MagnitudeRange::cover(const MagnitudeRange& other) {
 
 Result<std::shared_ptr<const TensorSheet>> make_tensor_sheet(RunView& run, const Place& place,
                                                              const SheetOptions& options, const TensorSheet* known) {
-  Result<Subject> subject = find_subject(run, place);
+  Result<Subject> subject = find_subject(run, place, options.call);
   if (!subject) return tl::unexpected(subject.error());
   return TensorSheetMaker(run, std::move(*subject), options).make(place, options, known);
 }

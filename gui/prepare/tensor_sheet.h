@@ -108,6 +108,7 @@ struct SheetOptions {
   bool signs = false;
   RampRange range = {};
   DifferenceUnit unit = DifferenceUnit::absolute;
+  std::int64_t call = 0;  ///< as of Selection
   bool operator==(const SheetOptions&) const = default;
 };
 

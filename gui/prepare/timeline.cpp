@@ -165,7 +165,7 @@ TimelineWords words_of_times(const Timeline& timeline) {
   const std::string also = others > 0 ? " and " + counted(others, "other record") : "";
   return {
       fmt::format("{}{} in {}", counted(timeline.kernels - others, "kernel"), also, duration_text(timeline.span_ns)),
-      fmt::format("{} of work; red where an output holds a NaN or an Inf", duration_text(timeline.busy_ns)), ""};
+      fmt::format("{} of work; crossed where an output holds a NaN or an Inf", duration_text(timeline.busy_ns)), ""};
 }
 
 }  // namespace
@@ -173,7 +173,8 @@ TimelineWords words_of_times(const Timeline& timeline) {
 TimelineWords words_of(const Timeline& timeline) {
   if (timeline.kernels > 0) return words_of_times(timeline);
   const std::string bars =
-      "The length of a bar is a number of ops, not a time; its red end are those with a NaN or an Inf in an output.";
+      "The length of a bar is a number of ops, not a time; its crossed end are those with a NaN or an Inf in an "
+      "output.";
   const std::string live = "nanscope attach --run -o live.nanscope -- COMMAND";
   const std::string on_gpu = " On a GPU, this records when the kernels of the program itself run:";
   if (timeline.of_dump) {

@@ -142,7 +142,7 @@ Result<PreparedPtr> prepare_why(RunFacts& facts, const Selection& selection) {
     return story;
   }
   RunView& run = facts.view();
-  const Result<Subject> subject = find_subject(run, selection.place);
+  const Result<Subject> subject = find_subject(run, selection.place, selection.call);
   if (!subject) {
     story->notice = subject.error().message;
     return story;

@@ -8,6 +8,7 @@
 #include "core/numbers/bits_drawing.h"
 #include "core/numbers/bits_input.h"
 #include "core/numbers/bits_words.h"
+#include "gui/context_menu.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/bits_pair.h"
@@ -227,6 +228,7 @@ class Drawer {
     ImGui::SetCursorScreenPos(area.min());
     const std::string place = to_string(stage.target.place);
     if (ImGui::InvisibleButton((stage.title + place).c_str(), {area.width, area.height})) actions_.choose(stage.target);
+    if (asked_for_menu()) actions_.menu({stage.target});
     if (!ImGui::IsItemHovered()) return;
     ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
     actions_.hint("go to " + place);
@@ -499,9 +501,10 @@ class BitsView final : public View {
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
     const Place place = context.selection.place;
+    const std::int64_t call = context.selection.call;
     const BesideRunPtr beside = context.beside;
-    return ViewRequest{fmt::format("{} {}", to_string(place), beside_key(beside)),
-                       [place, beside](RunFacts& facts) { return answer(facts, place, beside); }};
+    return ViewRequest{fmt::format("{} {} {}", to_string(place), call, beside_key(beside)),
+                       [place, call, beside](RunFacts& facts) { return answer(facts, place, call, beside); }};
   }
 
   void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
@@ -539,8 +542,9 @@ class BitsView final : public View {
   }
 
  private:
-  static Result<PreparedPtr> answer(RunFacts& facts, const Place& place, const BesideRunPtr& beside) {
-    Result<BitsSheet> sheet = make_bits_sheet(facts.view(), place);
+  static Result<PreparedPtr> answer(RunFacts& facts, const Place& place, std::int64_t call,
+                                    const BesideRunPtr& beside) {
+    Result<BitsSheet> sheet = make_bits_sheet(facts.view(), place, call);
     if (!sheet) return tl::unexpected(sheet.error());
     BitsPair alone;
     alone.here = std::move(*sheet);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/counted.h"
+#include "gui/context_menu.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/views/registry.h"
@@ -67,7 +68,7 @@ class Teller {
     const Theme& theme = context_.theme;
     y_ += px(12);
     const bool bad = story.verdict == Verdict::fault || story.verdict == Verdict::damaged;
-    const Color tone = story.verdict == Verdict::clean ? theme.accent : theme.cell(bad ? kNan : kClipped);
+    const Color tone = story.verdict == Verdict::clean ? theme.accent : theme.ink(bad ? kNan : kClipped);
     const std::string count = story.links.empty()
                                   ? story.spread
                                   : fmt::format("{} \u00B7 {}", counted(story.links.size(), "link"), story.spread);
@@ -190,6 +191,7 @@ class Teller {
     if (ImGui::InvisibleButton(fmt::format("link {}", link.number).c_str(), {card.width, card.height})) {
       actions_.choose(*link.target);
     }
+    if (asked_for_menu()) actions_.menu({*link.target, link.summary});
     if (!ImGui::IsItemHovered()) return false;
     ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
     actions_.hint("go to " + link.place);
@@ -240,7 +242,7 @@ class Teller {
     const std::string number = std::to_string(link.number);
     ImGui::GetWindowDrawList()->AddCircleFilled(center, px(kDisc), tone(link).packed(), 32);
     const ImVec2 size = text_size(context_.fonts.small, number);
-    const Color ink = context_.theme.dark ? Color::hex(0x0B0E12) : Color::hex(0xFFFFFF);
+    const Color ink = ink_over(context_.theme, tone(link));
     text(context_.fonts.small, {center.x - size.x / 2 + 0.5F, center.y - size.y / 2}, ink, number);
   }
 
@@ -331,6 +333,7 @@ class Teller {
     ImGui::SetCursorScreenPos(area.min());
     ImGui::PushID(++items_);
     if (ImGui::InvisibleButton("item", {area.width, area.height})) actions_.choose(target);
+    if (asked_for_menu()) actions_.menu({target});
     ImGui::PopID();
     if (!ImGui::IsItemHovered()) return;
     ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
@@ -347,7 +350,7 @@ class Teller {
     }
     if (others.empty() || !section("Other faults", others.size(), true)) return;
     for (const StoryFault* fault : others) {
-      item(fault->fault_class, fault->tensor, fault->target, {fault->summary, fault->fix}, context_.theme.cell(kNan));
+      item(fault->fault_class, fault->tensor, fault->target, {fault->summary, fault->fix}, context_.theme.ink(kNan));
     }
   }
 
@@ -356,7 +359,7 @@ class Teller {
     for (const StoryWarning& warning : story.warnings) {
       const std::string more = warning.more > 0 ? fmt::format("So do {}.", counted(warning.more, "other tensor")) : "";
       item(warning.kind, warning.place, warning.target, {warning.summary, more, warning.advice},
-           context_.theme.cell(kClipped));
+           context_.theme.ink(kClipped));
     }
   }
 

@@ -8,6 +8,7 @@
 
 #include "core/counted.h"
 #include "gui/cell_map.h"
+#include "gui/cell_paint.h"
 #include "gui/controls.h"
 #include "gui/drawn.h"
 #include "gui/export/tables.h"
@@ -52,6 +53,8 @@ Theme influence_theme(const Theme& theme) {
     const float t = static_cast<float>(step) / static_cast<float>(kInfluenceSteps - 1);
     const auto at = static_cast<std::size_t>(step);
     colors.cells[kInfluenceFirst + at] = theme.cells[kHealthyFirst + 2 * at];
+    colors.patterns[kInfluenceFirst + at] = Pattern::none;
+    colors.patterns[kLeakFirst + at] = Pattern::slanted;
     colors.cells[kLeakFirst + at] =
         t < 0.5F ? mix(least, theme.cell(kClipped), 2 * t) : mix(theme.cell(kClipped), theme.cell(kNan), 2 * t - 1);
   }
@@ -195,7 +198,7 @@ class CausalityView final : public View {
     if (button(look, "change", run, box, true)) start(plan);
     y = box.bottom() + look.px(10);
     for (const std::string& problem : wrap(context.fonts.small, printable(error_), inner.width, 4)) {
-      label(context.fonts.small, {inner.x, y, inner.width, look.px(17)}, context.theme.cell(kNan), problem);
+      label(context.fonts.small, {inner.x, y, inner.width, look.px(17)}, context.theme.ink(kNan), problem);
       y += look.px(17);
     }
   }
@@ -224,7 +227,7 @@ class CausalityView final : public View {
                 const CausalityMap& map, std::size_t index, Area area) {
     const auto px = [&](float pixels) { return pixels * context.scale; };
     label(context.fonts.small, {area.x, area.y, area.width, px(kInfluenceTitle)},
-          map.leaks > 0 ? context.theme.cell(kNan) : context.theme.text, title_of(map));
+          map.leaks > 0 ? context.theme.ink(kNan) : context.theme.text, title_of(map));
     Area cells{area.x + px(kTokenNumbers), area.y + px(kInfluenceTitle + kInfluenceAxis),
                area.width - px(kTokenNumbers), area.height - px(kInfluenceTitle + kInfluenceAxis)};
     if (cells.width < px(16) || cells.height < px(16)) return;
@@ -345,6 +348,7 @@ class CausalityView final : public View {
       ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
       actions.hint(fmt::format("go to {}, which Why explains", to_string(*place)));
     }
+    if (hit.menu && place) actions.menu({{*place, {}}});
     if (!hit.clicked) return;
     chosen_ = {hit.row, hit.column};
     if (place) actions.choose({*place, {}});
@@ -370,8 +374,8 @@ class CausalityView final : public View {
       return [&context, first](Area area) {
         const float step = area.width / kInfluenceSteps;
         for (int i = 0; i < kInfluenceSteps; ++i) {
-          fill({area.x + static_cast<float>(i) * step, area.y, step, area.height},
-               context.theme.cell(static_cast<Cell>(first + i)));
+          fill_cell(context.theme, context.fonts, {area.x + static_cast<float>(i) * step, area.y, step, area.height},
+                    static_cast<Cell>(first + i));
         }
       };
     };
@@ -379,7 +383,7 @@ class CausalityView final : public View {
     entry(ramp_width, "leak, by a later token", ramp(kLeakFirst));
     entry(ramp_width, "by an earlier one", ramp(kInfluenceFirst));
     entry(swatch, "not moved", [&context](Area area) {
-      fill(area, context.theme.cell(kZero), 2 * context.scale);
+      fill_cell(context.theme, context.fonts, area, kZero, 2 * context.scale);
       outline(area, context.theme.line, 1, 2 * context.scale);
     });
     entry(0, fmt::format("logits by {} to {}", number(least), number(most)), [](Area) {});

@@ -50,6 +50,12 @@ Theme error_theme(const Theme& theme) {
     colors.cells[cell] = within(theme, part_of(cell, kErrorFirst, kErrorWithin));
   for (Cell cell = kErrorBeyond; cell <= kErrorLast; ++cell)
     colors.cells[cell] = beyond(theme, part_of(cell, kErrorBeyond, kErrorLast));
+  colors.patterns.fill(Pattern::none);
+  for (Cell cell = kErrorBeyond; cell <= kErrorLast; ++cell) colors.patterns[cell] = Pattern::level;
+  colors.patterns[kErrorAbsent] = Pattern::sparse;
+  colors.patterns[kErrorWaits] = Pattern::dashed;
+  colors.patterns[kErrorNotSeen] = Pattern::upright;
+  colors.patterns[kErrorNotFinite] = Pattern::crossed;
   colors.cells[kErrorWaits] = mix(theme.cell(kAbsent), theme.line, 0.5F);
   colors.cells[kErrorNotChecked] = mix(theme.cell(kZero), theme.muted, 0.25F);
   colors.cells[kErrorNotSeen] = mix(theme.cell(kZero), theme.muted, 0.1F);
@@ -63,9 +69,13 @@ void draw_error_key(const ViewContext& context, Area row) {
     const int step = (kErrorLast - kErrorFirst) * i / (kHealthySteps - 1);
     colors.cells[static_cast<std::size_t>(kHealthyFirst) + static_cast<std::size_t>(i)] =
         errors.cell(static_cast<Cell>(kErrorFirst + step));
+    colors.patterns[static_cast<std::size_t>(kHealthyFirst) + static_cast<std::size_t>(i)] =
+        errors.pattern(static_cast<Cell>(kErrorFirst + step));
   }
   colors.cells[kLowHeadroom] = errors.cell(kErrorNotChecked);
   colors.cells[kClipped] = errors.cell(kErrorNotSeen);
+  colors.patterns[kLowHeadroom] = errors.pattern(kErrorNotChecked);
+  colors.patterns[kClipped] = errors.pattern(kErrorNotSeen);
   const LegendEntry first[] = {{kNan, "NaN here, not there"}};
   const LegendRamp ramp{"\u00D7 the bound, quiet to 1", "0", fmt::format("{:.0e}", error_from(kErrorLast))};
   const LegendEntry last[] = {

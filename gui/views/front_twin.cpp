@@ -18,6 +18,11 @@ Theme front_difference_theme(const Theme& theme) {
   colors.cells[kCellOnlyThere] = mix(none, theme.muted, 0.85F);
   colors.cells[kCellOtherBits] = theme.cell(kHealthyFirst + kHealthySteps / 2);
   colors.cells[kCellWorseThere] = signs.cell(kDiffLast - 1);
+  colors.patterns[kCellEqual] = Pattern::none;
+  colors.patterns[kCellOnlyHere] = Pattern::sparse;
+  colors.patterns[kCellOnlyThere] = Pattern::upright;
+  colors.patterns[kCellOtherBits] = Pattern::dashed;
+  colors.patterns[kCellWorseThere] = Pattern::back_slanted;
   return colors;
 }
 

@@ -6,6 +6,7 @@
 #include "core/counted.h"
 #include "core/recording/names.h"
 #include "gui/cell_map.h"
+#include "gui/cell_paint.h"
 #include "gui/export/tables.h"
 #include "gui/grid_marks.h"
 #include "gui/prepare/row_labels.h"
@@ -23,7 +24,8 @@ constexpr float kFrontLegendHeight = 34;
 constexpr float kLeastTitle = 56;  ///< of a request, when it is cut
 constexpr float kLabelWidth = 168;
 constexpr float kGroupWidth = 58;
-constexpr float kOpHeight = 12;  ///< a line of the ops' names
+constexpr double kZoomedColumns = 9;  ///< in view, when zoomed to a token
+constexpr float kOpHeight = 12;       ///< a line of the ops' names
 
 /// The map, and where its cells are on screen.
 struct Scene : GridScene {
@@ -94,6 +96,17 @@ class FrontView final : public View {
                        }};
   }
 
+  void zoom_to_token(const Place& place) override {
+    const auto column = map_ ? map_->find_column(place) : std::nullopt;
+    const auto row = map_ ? map_->find_row(place.layer.value_or(-1), place.op) : std::nullopt;
+    if (!column) return;
+    grid_.port.show_all();
+    const double factor = grid_.port.width() / kZoomedColumns;
+    const double at = (static_cast<double>(*column) + 0.5) / grid_.port.width();
+    if (factor > 1) grid_.port.zoom(factor, 1, at, 0.5);
+    grid_.port.reveal(*column, static_cast<std::int64_t>(row.value_or(0)));
+  }
+
   std::optional<Area> where(const Place& place) const override {
     const auto column = map_ ? map_->find_column(place) : std::nullopt;
     const auto row = map_ ? map_->find_row(place.layer.value_or(-1), place.op) : std::nullopt;
@@ -119,6 +132,7 @@ class FrontView final : public View {
     const ViewContext themed = with_theme(context, colors);
     const Scene scene{{themed, grid_.port, cells_}, map};
     if (map.columns == 0 || map.rows.empty() || scene.cells.width < 1 || scene.cells.height < 1) return;
+    follow(context);
     grid_.upload(prepared, picture.image, colors);
     const std::optional<GridHit> hit = grid_.input(scene.cells);
     grid_.draw(scene);
@@ -145,6 +159,18 @@ class FrontView final : public View {
   }
 
  private:
+  /// A zoomed map moves to what is selected elsewhere, and along while the run is played.
+  void follow(const ViewContext& context) {
+    const Place& place = context.selection.place;
+    if (place == followed_) return;
+    followed_ = place;
+    const auto column = context.map->find_column(place);
+    const auto row = context.map->find_row(place.layer.value_or(-1), place.op);
+    if (!column || grid_.port.shows_all()) return;
+    const auto shown = static_cast<std::int64_t>(grid_.port.top() + grid_.port.height() / 2);
+    grid_.port.reveal(*column, row ? static_cast<std::int64_t>(*row) : shown);
+  }
+
   /// A run that stands beside takes a line of its own.
   static Area below_parts(const ViewContext& context, Area area) {
     const float height = context.beside ? kFrontPartsHeight * context.scale : 0;
@@ -274,7 +300,8 @@ class FrontView final : public View {
       fill({band.x, band.y + scene.px(1), band.width - gap, band.height - scene.px(2)}, theme.raised, scene.px(3));
     }
     if (request->worst >= kInf) {
-      fill({band.x, band.bottom() - scene.px(3), band.width - gap, scene.px(2)}, theme.cell(request->worst));
+      fill_cell(theme, scene.context.fonts, {band.x, band.bottom() - scene.px(4), band.width - gap, scene.px(3)},
+                request->worst);
     }
     const ImFont* font = scene.context.fonts.small;
     const std::string title = lane_title(*request);
@@ -353,6 +380,7 @@ class FrontView final : public View {
     const Place place = scene.map.place_at(hit.column, row);
     const Cell cell = scene.map.row(row)[static_cast<std::size_t>(hit.column)];
     if (hit.clicked) actions.choose({place, {}});
+    if (hit.menu) actions.menu({{place, {}}, health_words(cell)});
     const MapRequest* request = scene.map.request(*place.request);
     std::string token = fmt::format("token {}", *place.token);
     if (request != nullptr) {
@@ -378,6 +406,7 @@ class FrontView final : public View {
   }
 
   CellMap grid_;
+  Place followed_;  ///< that the map was moved to last
   TwinPart part_ = TwinPart::here;
   BesideRunPtr beside_;                ///< that part_ was chosen for
   std::shared_ptr<const RunMap> map_;  ///< of the last frame, as the next

@@ -172,9 +172,13 @@ class CurveChart {
       const bool bad = point.health >= kLowHeadroom;
       if (!bad && pitch < strip_.px(6)) continue;
       const float radius = strip_.px(bad ? 4 : 2.5F);
-      const Color color = bad ? theme.cell(point.health) : healthy;
       const float at = point.absmax > 0 ? y(point.absmax) : plot_.bottom() - radius;
-      if (bad || point.absmax > 0) fill({x(i) - radius, at - radius, 2 * radius, 2 * radius}, color, radius);
+      const Area box{x(i) - radius, at - radius, 2 * radius, 2 * radius};
+      if (bad) {
+        draw_sign(strip_.context, box, point.health);
+      } else if (point.absmax > 0) {
+        fill(box, healthy, radius);
+      }
     }
   }
 
@@ -458,6 +462,7 @@ class HeadroomView final : public View {
     cell_tooltip(strip.context, printable(index.name(*tensor).empty() ? to_string(place) : index.name(*tensor)), said,
                  health, strip.sheet.cells(strip.by)[strip.sheet.cell(hit.column, hit.row)]);
     if (hit.clicked) actions.choose({place, {}});
+    if (hit.menu) actions.menu({{place, {}}, fmt::format("{:.9g}", double{index.magnitude[*tensor]})});
   }
 
   std::shared_ptr<const HeadroomPicture> known_;  ///< that is drawn

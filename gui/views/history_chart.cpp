@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "gui/cell_map.h"
+#include "gui/cell_paint.h"
 
 namespace nanscope::gui {
 namespace {
@@ -116,7 +117,8 @@ void HistoryChart::marks() const {
   for (const HistoryPoint& point : pin_.points) {
     const bool nan = point.bad > 0 || (point.value && !std::isfinite(*point.value));
     if (!nan && point.clipped == 0) continue;
-    fill({x(point.step) - wide / 2, area_.bottom() - high, wide, high}, context_.theme.cell(nan ? kNan : kClipped));
+    const Area mark{x(point.step) - wide / 2, area_.bottom() - high, wide, high};
+    fill_cell(context_.theme, context_.fonts, mark, nan ? kNan : kClipped);
   }
 }
 

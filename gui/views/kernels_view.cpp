@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/counted.h"
+#include "gui/cell_paint.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/timeline.h"
@@ -69,7 +70,7 @@ class TimelineChart {
     fill({whole.x, whole.y, width, whole.height}, context_.theme.cell(kHealthyFirst + kHealthySteps * 2 / 3), px(2));
     if (lane.bad_ops == 0) return;
     const float bad = std::clamp(whole.width * part(lane.bad_ops), std::min(px(kLeastPart), width), width);
-    fill({whole.x + width - bad, whole.y, bad, whole.height}, context_.theme.cell(kNan), px(2));
+    fill_cell(context_.theme, context_.fonts, {whole.x + width - bad, whole.y, bad, whole.height}, kNan, px(2));
   }
 
   /// The bar that is pointed at.
@@ -82,7 +83,7 @@ class TimelineChart {
     for (const TimelineBar& bar : lane.bars) {
       const float left = whole.x + static_cast<float>(bar.first) * pitch;
       const Area box{left, whole.y, std::max(static_cast<float>(bar.last - bar.first + 1) * pitch, 1.0F), whole.height};
-      fill(box, context_.theme.cell(bar.bad ? kNan : kHealthyFirst + kHealthySteps * 2 / 3), px(1));
+      fill_cell(context_.theme, context_.fonts, box, bar.bad ? kNan : kHealthyFirst + kHealthySteps * 2 / 3, px(1));
       if (ImGui::IsWindowHovered() && box.holds(mouse)) hit = &bar;
     }
     if (hit != nullptr) {
@@ -99,7 +100,7 @@ class TimelineChart {
     };
     write(232, 90, context_.theme.muted, count);
     write(142, 68, context_.theme.text, amount);
-    if (lane.bad_ops > 0) write(66, 66, context_.theme.cell(kNan), fmt::format("{} bad", lane.bad_ops));
+    if (lane.bad_ops > 0) write(66, 66, context_.theme.ink(kNan), fmt::format("{} bad", lane.bad_ops));
   }
 
   void point(const TimelineLane& lane, std::int64_t op) const {
@@ -113,6 +114,7 @@ class TimelineChart {
     actions_.hint(fmt::format("{}: {}, {} with a NaN or an Inf; go to {}", lane.kind, counted(lane.ops, "op"),
                               lane.bad_ops, to_string(place)));
     if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) actions_.choose({place, {}});
+    if (ImGui::IsMouseReleased(ImGuiMouseButton_Right)) actions_.menu({{place, {}}});
   }
 
   const ViewContext& context_;

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "core/counted.h"
+#include "gui/context_menu.h"
 #include "gui/drawn.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
@@ -151,6 +152,7 @@ class PinsView final : public View {
     const Area title{area.x, area.y, left - area.x - px(8), px(kPinChip)};
     ImGui::SetCursorScreenPos(title.min());
     if (ImGui::InvisibleButton("go", {title.width, title.height})) actions.choose({card.history->place, {}});
+    if (asked_for_menu()) actions.menu({{card.history->place, {}}});
     if (ImGui::IsItemHovered()) ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
     label(context.fonts.mono, title, theme.accent, to_string(card.history->place));
     float y = title.bottom() + px(4);
@@ -172,7 +174,7 @@ class PinsView final : public View {
       say(fmt::format("at {}/{}: {}", *selected.request, *selected.step, point_words(*card.history, *here)),
           theme.muted);
     }
-    if (!card.history->problem.empty()) say(printable(card.history->problem), theme.cell(kClipped));
+    if (!card.history->problem.empty()) say(printable(card.history->problem), theme.ink(kClipped));
     if (card.pin) draw_note(context, actions, *card.pin, {area.x, y + px(2), area.width, px(24)});
   }
 

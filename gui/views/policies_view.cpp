@@ -266,7 +266,7 @@ class PoliciesView final : public View {
     if (button(look, "measure", words, box, true)) start(context, plan);
     y = box.bottom() + look.px(10);
     for (const std::string& problem : wrap(context.fonts.small, printable(error_), inner.width, 4)) {
-      label(context.fonts.small, {inner.x, y, inner.width, look.px(17)}, context.theme.cell(kNan), problem);
+      label(context.fonts.small, {inner.x, y, inner.width, look.px(17)}, context.theme.ink(kNan), problem);
       y += look.px(17);
     }
   }
@@ -346,7 +346,7 @@ class PoliciesView final : public View {
             printable(one.candidate.name));
       for (std::size_t i = 0; i < columns.size() && !cells.empty(); ++i) {
         const bool bad = columns[i].cell == 9 && one.not_finite > 0;
-        label(context.fonts.mono_small, cell(i, y, row.height), bad ? context.theme.cell(kNan) : context.theme.text,
+        label(context.fonts.mono_small, cell(i, y, row.height), bad ? context.theme.ink(kNan) : context.theme.text,
               cells[columns[i].cell - 1], 1);
       }
       if (cells.empty())

@@ -119,7 +119,7 @@ void RampChoice::draw_popup(const ViewContext& context, const TensorSheet& sheet
     field(context, "to", to_, width);
     const ImVec2 at = ImGui::GetCursorScreenPos();
     label(context.fonts.small, {at.x, at.y, width, 20 * scale},
-          mistake_.empty() ? context.theme.muted : context.theme.cell(kNan),
+          mistake_.empty() ? context.theme.muted : context.theme.ink(kNan),
           mistake_.empty() ? "Enter sets it" : mistake_);
     const float y = at.y + 26 * scale;
     const float half = (width - 8 * scale) / 2;

@@ -14,7 +14,7 @@ constexpr Entry kEntries[] = {
     {"what-if", make_what_if_view},   {"requests", make_requests_view}, {"kernels", make_kernels_view},
     {"tensors", make_tensors_view},   {"headroom", make_headroom_view}, {"pins", make_pins_view},
     {"verify", make_verify_view},     {"policies", make_policies_view}, {"causality", make_causality_view},
-    {"training", make_training_view},
+    {"training", make_training_view}, {"steps", make_steps_view},
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ std::unique_ptr<View> make_verify_view();
 std::unique_ptr<View> make_policies_view();
 std::unique_ptr<View> make_causality_view();
 std::unique_ptr<View> make_training_view();
+std::unique_ptr<View> make_steps_view();
 
 /// Null when no view has that name.
 std::unique_ptr<View> make_view(std::string_view name);

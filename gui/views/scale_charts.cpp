@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/cell_paint.h"
+#include "gui/context_menu.h"
 #include "gui/marks.h"
 #include "gui/views/policy_table.h"
 
@@ -177,7 +179,8 @@ class Chart {
       }
       if (column.nan) {
         const float width = std::max(sheet_.px(2), pitch - sheet_.px(1));
-        fill({point.x - width / 2, plot_.bottom() - sheet_.px(6), width, sheet_.px(6)}, theme.cell(kNan));
+        fill_cell(theme, sheet_.context.fonts,
+                  {point.x - width / 2, plot_.bottom() - sheet_.px(6), width, sheet_.px(6)}, kNan);
       }
     }
     mark_lowest();
@@ -243,11 +246,13 @@ class Chart {
     ImGui::PushID(&line_);
     const bool clicked = ImGui::InvisibleButton("chart", {area_.width, area_.height});
     ImGui::PopID();
+    const bool asked = asked_for_menu();
     if (!ImGui::IsItemHovered() && !clicked) return;
     const float at = (ImGui::GetIO().MousePos.x - plot_.x) / plot_.width * static_cast<float>(columns_.size());
     const auto column = static_cast<std::size_t>(std::clamp(at, 0.0F, static_cast<float>(columns_.size() - 1)));
     if (!columns_[column].worst) return;
     if (clicked) choose_entry(sheet_, *columns_[column].worst);
+    if (asked) sheet_.actions.menu({sheet_.ledger.entries[*columns_[column].worst].target});
     hover_entry(sheet_, *columns_[column].worst);
   }
 

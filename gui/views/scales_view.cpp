@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/context_menu.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/policies.h"
@@ -245,7 +246,7 @@ class ScalesView final : public View {
     float y = area.y + sheet.px(12);
     for (const std::string& words : wrap(sheet.context.fonts.title, sheet.ledger.headline, width, 2)) {
       label(sheet.context.fonts.title, {left, y, width + 1, sheet.px(20)},
-            sheet.ledger.below.empty() ? theme.accent : theme.cell(kClipped), words);
+            sheet.ledger.below.empty() ? theme.accent : theme.ink(kClipped), words);
       y += sheet.px(20);
     }
     y += sheet.px(4);
@@ -366,6 +367,14 @@ class ScalesView final : public View {
     const bool clicked = ImGui::InvisibleButton("entry", {area.width, area.height});
     ImGui::PopID();
     const bool pointed = ImGui::IsItemHovered();
+    if (asked_for_menu()) {
+      sheet.actions.menu(
+          {entry.target,
+           fmt::format("{:.9g}", entry.row.scale),
+           {},
+           fmt::format("{},{},{:.9g},{:.9g},{:.9g},{:.9g},{}", to_string(entry.target.place), entry.row.target,
+                       entry.row.scale, entry.limit, entry.row.absmax, entry.row.headroom, entry.nan)});
+    }
     const bool chosen = sheet.chosen == index;
     if (chosen || pointed) fill(area, chosen ? theme.raised : theme.raised.alpha(140), sheet.px(4));
     const Place& place = entry.target.place;
@@ -396,7 +405,7 @@ class ScalesView final : public View {
         fill({box.right() - wide + sheet.px(5), box.y + sheet.px(2), wide, box.height - sheet.px(4)},
              theme.cell(ground), sheet.px(3));
       }
-      const Color plain = cells[i] == "NaN" ? theme.cell(kNan) : words ? theme.muted : theme.text;
+      const Color plain = cells[i] == "NaN" ? theme.ink(kNan) : words ? theme.muted : theme.text;
       const Color ink = ground != kAbsent ? ink_on(theme, ground) : plain;
       label(words ? sheet.context.fonts.small : sheet.context.fonts.mono_small, box, ink, cells[i],
             kLedgerColumns[i].align);

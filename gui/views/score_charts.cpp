@@ -105,7 +105,7 @@ class ScoreChart {
     const float limit = std::floor(y(curves_.largest));
     fill({plot_.x, plot_.y, plot_.width, std::max(0.0F, limit - plot_.y)}, theme.cell(kClipped).alpha(34));
     fill({plot_.x, limit, plot_.width, px(1.5F)}, theme.cell(kClipped));
-    label(context_.fonts.mono_small, {plot_.right() - px(64), limit - px(15), px(60), px(14)}, theme.cell(kClipped),
+    label(context_.fonts.mono_small, {plot_.right() - px(64), limit - px(15), px(60), px(14)}, theme.ink(kClipped),
           fmt::format("{:g}", curves_.largest), 1);
   }
 

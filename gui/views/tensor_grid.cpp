@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/numbers/bits_input.h"
+#include "gui/cell_paint.h"
 #include "gui/marks.h"
 
 namespace nanscope::gui {
 namespace {
 
-constexpr float kNameHeight = 12;  ///< rows of so many pixels are named
-constexpr float kTickGap = 64;     ///< between the numbers of an axis, at least
-constexpr float kValueWidth = 74;  ///< cells so wide show their value
+constexpr float kNameHeight = 12;   ///< rows of so many pixels are named
+constexpr float kTickGap = 64;      ///< between the numbers of an axis, at least
+constexpr float kValueWidth = 74;   ///< cells so wide show their value
+constexpr float kPatternStrip = 9;  ///< left of a value: what kind of cell it is
 
 /// The numbers of an axis are multiples of this, so that they are not closer than `least` cells.
 std::int64_t tick_step(double least) {
@@ -21,18 +24,19 @@ std::int64_t tick_step(double least) {
   return step;
 }
 
-bool shows_values(const GridScene& scene, const TensorSheet& sheet) {
-  return sheet.elements && scene.cell_width() >= scene.px(kValueWidth) && scene.cell_height() >= scene.px(kNameHeight);
-}
-
 void draw_values(const GridScene& scene, const TensorSheet& sheet, const CellText& text) {
   if (!shows_values(scene, sheet)) return;
   const FrontRange range = scene.port.range();
+  const Theme& theme = scene.context.theme;
   clip(scene.cells);
   for (std::int64_t row = range.row_begin; row < range.row_end; ++row) {
     for (std::int64_t column = range.column_begin; column < range.column_end; ++column) {
-      label(scene.context.fonts.mono_small, scene.cell(column, row).inset(scene.px(3), 0),
-            ink_on(scene.context.theme, sheet.cell(row, column)), text(row, column), 0.5F);
+      const Cell cell = sheet.cell(row, column);
+      const Area box = scene.cell(column, row);
+      const Color ink = pattern_ink(theme.pattern(cell), theme.cell(cell));
+      fill_pattern(scene.context.fonts, {box.x, box.y, scene.px(kPatternStrip), box.height}, theme.pattern(cell), ink);
+      const Area words{box.x + scene.px(kPatternStrip), box.y, box.width - scene.px(kPatternStrip + 3), box.height};
+      label(scene.context.fonts.mono_small, words, ink_on(theme, cell), text(row, column), 0.5F);
     }
   }
   unclip();
@@ -135,9 +139,15 @@ void draw_rows(const GridScene& scene, const TensorSheet& sheet, Area names, con
 
 }  // namespace
 
-std::string value_text(const TensorSheet& sheet, std::int64_t row, std::int64_t column) {
-  const float value = sheet.elements->value(row, sheet.channel(column));
-  return std::isnan(value) ? "NaN" : fmt::format("{:.4g}", value);
+bool shows_values(const GridScene& scene, const TensorSheet& sheet) {
+  return sheet.elements && scene.cell_width() >= scene.px(kValueWidth) && scene.cell_height() >= scene.px(kNameHeight);
+}
+
+std::string value_text(const TensorSheet& sheet, std::int64_t row, std::int64_t column, const NumberStyle& style) {
+  const TensorData& elements = *sheet.elements;
+  const std::int64_t channel = sheet.channel(column);
+  if (style.notation == Notation::bits) return bits::code_text(elements.format, elements.code(row, channel));
+  return number_text(style, static_cast<double>(elements.value(row, channel)));
 }
 
 void draw_grid_marks(const GridScene& scene, const TensorSheet& sheet, const GridAreas& areas, const CellText& text,

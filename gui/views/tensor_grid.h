@@ -21,8 +21,10 @@ struct GridAreas {
 /// What is written into a cell that is large enough.
 using CellText = std::function<std::string(std::int64_t row, std::int64_t column)>;
 
+/// Whether the cells are so large that each shows its value.
+bool shows_values(const GridScene& scene, const TensorSheet& sheet);
 /// The value of the element.
-std::string value_text(const TensorSheet& sheet, std::int64_t row, std::int64_t column);
+std::string value_text(const TensorSheet& sheet, std::int64_t row, std::int64_t column, const NumberStyle& style);
 
 /// All but the cells' colours, which the grid's CellMap draws first. `hit` names the row that is pointed at.
 void draw_grid_marks(const GridScene& scene, const TensorSheet& sheet, const GridAreas& areas, const CellText& text,

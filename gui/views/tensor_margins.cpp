@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/cell_paint.h"
 #include "gui/marks.h"
 #include "gui/prepare/tensor_statistics.h"
 #include "gui/views/tensor_panel.h"
@@ -69,17 +70,16 @@ class Margin {
       if (share <= 0) continue;
       const float wide = std::clamp(std::round(share * length), scene_.px(kLeastShare),
                                     std::max(scene_.px(kLeastShare), length - done));
-      piece(from, thick, done, wide, scene_.context.theme.cell(cell));
+      fill_cell(scene_.context.theme, scene_.context.fonts, piece(from, thick, done, wide), cell);
       done += wide;
     }
     if (line.largest < kHealthyFirst || done >= length) return;
     const float part = kLeastProfile + (1 - kLeastProfile) * static_cast<float>(ramp_part(line.largest, signs_));
-    piece(from, thick, done, (length - done) * part, scene_.context.theme.cell(line.largest).alpha(150));
+    fill(piece(from, thick, done, (length - done) * part), scene_.context.theme.cell(line.largest).alpha(150));
   }
 
-  void piece(float from, float thick, float done, float wide, Color color) const {
-    fill(upright_ ? Area{from, area_.bottom() - done - wide, thick, wide} : Area{area_.x + done, from, wide, thick},
-         color);
+  Area piece(float from, float thick, float done, float wide) const {
+    return upright_ ? Area{from, area_.bottom() - done - wide, thick, wide} : Area{area_.x + done, from, wide, thick};
   }
 
   const GridScene& scene_;

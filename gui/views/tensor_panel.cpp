@@ -14,6 +14,7 @@
 namespace nanscope::gui {
 namespace {
 
+constexpr int kMoreDigits = 2;  ///< than in a cell, as there is room
 constexpr float kPanelPad = 12;
 constexpr float kPanelChip = 20;
 constexpr float kAxisLine = 16;
@@ -48,11 +49,11 @@ std::vector<Bar> code_bars(const TensorStatistics& statistics) {
   return bars;
 }
 
-std::string number_text(double value) { return fmt::format("{:.6g}", value); }
+std::vector<std::pair<std::string, std::string>> numbers_of(const TensorStatistics& s, NumberStyle style) {
+  style.digits += kMoreDigits;
 
-std::vector<std::pair<std::string, std::string>> numbers_of(const TensorStatistics& s) {
   const bool any = s.finite > 0;
-  const auto of = [any](double value) { return any ? number_text(value) : std::string("\u2013"); };
+  const auto of = [&](double value) { return any ? number_text(style, value) : std::string("\u2013"); };
   std::vector<std::pair<std::string, std::string>> numbers{{"elements", std::to_string(s.elements)},
                                                            {"min", of(s.min)},
                                                            {"max", of(s.max)},
@@ -150,7 +151,7 @@ bool TensorPanel::draw(const ViewContext& context, const TensorSheet& sheet, con
     whole = chip_button(context, left, inner.right(), y + px(1), px(kPanelChip), "all", false).pressed;
   }
   y += px(28);
-  const auto numbers = numbers_of(statistics);
+  const auto numbers = numbers_of(statistics, context.numbers);
   const int columns = inner.width >= px(2 * kNumberColumn) ? 2 : 1;
   y += number_table(context, {inner.x, y, inner.width, 0}, columns, numbers.size(), numbers, true) + px(12);
   float x = inner.x;

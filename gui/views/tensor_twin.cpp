@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/numbers/bits_input.h"
+#include "gui/cell_paint.h"
 #include "gui/marks.h"
 #include "gui/views/front_errors.h"
 #include "gui/views/tensor_grid.h"
@@ -32,7 +33,7 @@ void draw_error_ramp(const ViewContext& context, Area area) {
   for (int i = 0; i < kAll; ++i) {
     const float from = std::floor(area.x + area.width * static_cast<float>(i) / kAll);
     const float to = std::floor(area.x + area.width * static_cast<float>(i + 1) / kAll);
-    fill({from, area.y, to - from, area.height}, colors.cell(static_cast<Cell>(kErrorFirst + i)));
+    fill_cell(colors, context.fonts, {from, area.y, to - from, area.height}, static_cast<Cell>(kErrorFirst + i));
   }
 }
 
@@ -45,7 +46,7 @@ void draw_tensor_ramp(const ViewContext& context, Area area) {
     const int code = kDiffFirst + 2 * step + (i < kDiffSteps ? 0 : 1);
     const float from = std::floor(area.x + area.width * static_cast<float>(i) / kAll);
     const float to = std::floor(area.x + area.width * static_cast<float>(i + 1) / kAll);
-    fill({from, area.y, to - from, area.height}, colors.cell(static_cast<Cell>(code)));
+    fill_cell(colors, context.fonts, {from, area.y, to - from, area.height}, static_cast<Cell>(code));
   }
 }
 
@@ -100,7 +101,7 @@ Theme difference_theme(const Theme& theme) {
   Theme colors = theme;
   colors.name = theme.dark ? "dark difference" : "light difference";
   const Color smaller = Color::hex(theme.dark ? 0x3FD0B4 : 0x00705C);
-  const Color larger = Color::hex(theme.dark ? 0xE3B778 : 0x8A5200);
+  const Color larger = Color::hex(theme.dark ? 0xE8C050 : 0x8A5200);
   const Color none = theme.cell(kZero);
   for (int step = 0; step < kDiffSteps; ++step) {
     const float t = 0.22F + 0.78F * static_cast<float>(step) / static_cast<float>(kDiffSteps - 1);
@@ -108,6 +109,12 @@ Theme difference_theme(const Theme& theme) {
     colors.cells[at] = mix(none, smaller, t);
     colors.cells[at + 1] = mix(none, larger, t);
   }
+  colors.patterns.fill(Pattern::none);
+  colors.patterns[kDiffAbsent] = Pattern::sparse;
+  colors.patterns[kDiffBits] = Pattern::dashed;
+  colors.patterns[kDiffInf] = Pattern::slanted;
+  colors.patterns[kDiffNanThere] = Pattern::upright;
+  colors.patterns[kDiffNanHere] = Pattern::crossed;
   colors.cells[kDiffAbsent] = theme.cell(kAbsent);
   colors.cells[kDiffEqual] = none;
   colors.cells[kDiffBits] = theme.raised;
@@ -146,8 +153,8 @@ float draw_difference_ramp(const ViewContext& context, Area row, const TwinPictu
     right -= px(8);
     words_left_of(context, right, row, kWords);
     right -= px(kSwatch);
-    fill({right, row.y + (row.height - px(kSwatch)) / 2, px(kSwatch), px(kSwatch)},
-         difference_theme(context.theme).cell(kDiffNanThere), px(2));
+    fill_cell(difference_theme(context.theme), context.fonts,
+              {right, row.y + (row.height - px(kSwatch)) / 2, px(kSwatch), px(kSwatch)}, kDiffNanThere, px(2));
   }
   return right;
 }

@@ -68,6 +68,7 @@ class TensorView final : public View {
     Question question;
     question.place = context.selection.place;
     question.options = {choice_.ramp(), wanted_head(question.place), {}, choice_.signs(), choice_.range(), unit_};
+    question.options.call = context.selection.call;
     question.statistics = counting_;
     question.part = part_of_grid_;
     question.width = std::clamp(static_cast<int>(cells.width), 1, kTextureLimit);
@@ -156,6 +157,7 @@ class TensorView final : public View {
                                   options.signs, options.head.value_or(question.place.channel.value_or(0)),
                                   question.width, question.height, beside_key(question.beside));
     if (question.beside) key += fmt::format(" {}", static_cast<int>(options.unit));
+    if (options.call != 0) key += fmt::format(" call {}", options.call);
     if (options.range.typed) key += fmt::format(" {} {}", options.range.typed->smallest, options.range.typed->largest);
     return key + words(question.range) + words(options.range.part) +
            (question.statistics ? " counted" + words(question.part) : "");
@@ -197,7 +199,7 @@ class TensorView final : public View {
 
   static Result<PreparedPtr> picture_of(RunFacts& facts, const Question& question, const SheetPair& known) {
     RunView& run = facts.view();
-    if (Result<Subject> subject = find_subject(run, question.place); !subject) {
+    if (Result<Subject> subject = find_subject(run, question.place, question.options.call); !subject) {
       auto nothing = std::make_shared<TensorPicture>();
       nothing->notice = subject.error().message;
       return nothing;
@@ -266,12 +268,14 @@ class TensorView final : public View {
       counting_ = true;
     }
     const GridScene scene{context, grid.port, areas.cells};
-    grid.draw(scene);
     const TensorSheet& sheet = *picture->sheet;
+    grid.patterned = !shows_values(scene, sheet);
+    grid.draw(scene);
     draw_grid_marks(
         scene, sheet, areas,
         [&](std::int64_t row, std::int64_t column) {
-          return differences ? difference_text(twin->pair, row, column) : value_text(sheet, row, column);
+          return differences ? difference_text(twin->pair, row, column)
+                             : value_text(sheet, row, column, context.numbers);
         },
         hit);
     draw_marks(scene, differences ? twin->difference : picture->image);
@@ -367,9 +371,10 @@ class TensorView final : public View {
       if (!shown[i]) continue;
       const SheetNumber& number = sheet.numbers[i];
       const float width = width_of(number);
+      explain(context, {x, area.y, width, 2 * line}, number.name, number_meaning(number.name));
       label(context.fonts.small, {x, area.y, width, line}, theme.muted, number.name);
       label(context.fonts.mono, {x, area.y + line, width, line + 2},
-            number.tone == kHealthyFirst ? theme.text : theme.cell(number.tone), number.value);
+            number.tone == kHealthyFirst ? theme.text : theme.ink(number.tone), number.value);
       x += width + gap;
     }
   }
@@ -402,9 +407,12 @@ class TensorView final : public View {
     Place place = element_place(sheet.subject, row, sheet.channel(column));
     if (!sheet.elements) place.channel.reset();
     if (hit.clicked) {
-      shown.actions.choose(
-          {place, place.channel ? std::optional(row * sheet.subject.tensor.channels + *place.channel) : std::nullopt});
+      Selection chosen{place, {}};
+      if (place.channel) chosen.element = row * sheet.subject.tensor.channels + *place.channel;
+      if (shown.context.selection.call != 0) chosen.call = sheet.subject.op.id;
+      shown.actions.choose(std::move(chosen));
     }
+    if (hit.menu) shown.actions.menu(menu_of(sheet, row, column, place));
     if (twin != nullptr && twin->pair.difference->rows > 0) {
       shown.actions.hint(
           fmt::format("{}   {}", to_string(place), pair_tooltip(shown.context, twin->pair, twin->label, row, column)));
@@ -416,6 +424,20 @@ class TensorView final : public View {
         sheet.elements ? element_words(sheet, row, sheet.channel(column), cell) : std::string(cell_name(cell));
     shown.actions.hint(fmt::format("{}   {}   {}", to_string(place), said, health));
     cell_tooltip(shown.context, to_string(place), said, health, cell);
+  }
+
+  static MenuTarget menu_of(const TensorSheet& sheet, std::int64_t row, std::int64_t column, const Place& place) {
+    MenuTarget target{{place, {}}};
+    if (!sheet.elements) return target;
+    const TensorData& elements = *sheet.elements;
+    const std::int64_t channel = sheet.channel(column);
+    target.selection.element = row * sheet.subject.tensor.channels + channel;
+    target.value = fmt::format("{:.9g}", elements.value(row, channel));
+    target.bits = bits::code_text(elements.format, elements.code(row, channel));
+    for (std::int64_t at = 0; at < sheet.columns; ++at) {
+      target.row += fmt::format("{}{:.9g}", at > 0 ? "," : "", elements.value(row, sheet.channel(at)));
+    }
+    return target;
   }
 
   static std::string element_words(const TensorSheet& sheet, std::int64_t row, std::int64_t channel, Cell cell) {

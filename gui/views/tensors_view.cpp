@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/counted.h"
+#include "gui/cell_paint.h"
+#include "gui/context_menu.h"
 #include "gui/drawn.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
@@ -138,6 +140,11 @@ class TensorsView final : public View {
                            -> Result<PreparedPtr> { return answer(facts, query, order, place, known.get()); }};
   }
 
+  void filter(const std::string& query) override {
+    typed_ = query;
+    take_typed();
+  }
+
   void draw(const ViewContext& context, const ViewActions& actions, Area area, const PreparedPtr& prepared) override {
     if (!prepared) return;
     known_ = std::static_pointer_cast<const TensorListing>(prepared);
@@ -203,7 +210,7 @@ class TensorsView final : public View {
           {area.x + field + 12 * scale, area.y, area.width - field - 12 * scale, kFieldHeight * scale},
           context.theme.text, count, 1);
     float y = area.y + (kFieldHeight + 2) * scale;
-    const Color said = error_.empty() ? context.theme.muted : context.theme.cell(context.theme.dark ? kClipped : kNan);
+    const Color said = error_.empty() ? context.theme.muted : context.theme.ink(context.theme.dark ? kClipped : kNan);
     label(context.fonts.small, {area.x, y, area.width, kHintLine * scale}, said,
           error_.empty() ? std::string(kQueryHint) : printable(error_) + ". The list is as before.");
     y += (kHintLine + 4) * scale;
@@ -278,6 +285,7 @@ class TensorsView final : public View {
     label(context.fonts.small, {x, area.y, width, area.height},
           sorted || pointed ? context.theme.text : context.theme.muted, words);
     if (sorted) draw_sort_mark(context, align > 0 ? x - mark : x + width + 3 * scale, area);
+    explain(context, area, std::string(column_title(column)), number_meaning(column_title(column)));
     if (clicked) order_ = {column, sorted && !order_.reversed};
   }
 
@@ -343,12 +351,13 @@ class TensorsView final : public View {
     const bool clicked = ImGui::InvisibleButton("tensor", {area.width, area.height});
     ImGui::PopID();
     const bool pointed = ImGui::IsItemHovered();
+    const bool asked = asked_for_menu();
     const bool chosen = known_->chosen && known_->chosen->tensor == tensor;
     if (chosen || pointed) fill(area, chosen ? theme.raised : theme.raised.alpha(140), 4 * scale);
     if (chosen) fill({area.x, area.y, 3 * scale, area.height}, theme.accent, 1.5F * scale);
     const float swatch = kListSwatch * scale;
     const Area square{area.x + 6 * scale, area.y + (area.height - swatch) / 2, swatch, swatch};
-    fill(square, theme.cell(index.cell[tensor]), 2 * scale);
+    fill_cell(theme, context.fonts, square, index.cell[tensor], 2 * scale);
     const Area place = layout.place();
     label(context.fonts.mono_small, {area.x + place.x + 4 * scale, area.y, place.width - 4 * scale, area.height},
           theme.text, printable(list.text(tensor, TensorColumn::place)));
@@ -359,9 +368,18 @@ class TensorsView final : public View {
       ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
       actions.hint(fmt::format("{}; go to {}", cell_name(index.cell[tensor]), to_string(index.place(tensor))));
     }
+    if (asked) actions.menu(menu_of(list, tensor));
     if (!clicked) return;
     followed_ = tensor;  // it is in sight
     actions.choose({index.place(tensor), {}});
+  }
+
+  static MenuTarget menu_of(const TensorList& list, std::size_t tensor) {
+    const TensorIndex& index = *list.index;
+    MenuTarget target{{index.place(tensor), {}}, fmt::format("{:.9g}", double{index.magnitude[tensor]})};
+    target.row = list.text(tensor, TensorColumn::place);
+    for (const ListColumn& column : kListColumns) target.row += "," + list.text(tensor, column.column);
+    return target;
   }
 
   static void draw_cell(const ViewContext& context, const TensorList& list, std::size_t tensor,

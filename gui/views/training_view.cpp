@@ -112,8 +112,9 @@ class TrainingChart {
       }
       if (!bad(step)) continue;
       const Cell cell = std::isnan(value(step)) ? kNan : kInf;
-      ImGui::GetWindowDrawList()->AddCircleFilled({x(step), plot_.y + px(kTrainingBad + 2)}, px(kTrainingBad),
-                                                  context_.theme.cell(cell).packed(), 16);
+      const ImVec2 at(x(step), plot_.y + px(kTrainingBad + 2));
+      const float half = px(kTrainingBad);
+      draw_sign(context_, {at.x - half, at.y - half, 2 * half, 2 * half}, cell);
     }
   }
 

@@ -19,7 +19,7 @@ constexpr float kMostChip = 220;  ///< settings of several knobs are long
 ViewContext with_theme(const ViewContext& context, const Theme& theme) {
   return {theme,           context.fonts,    context.scale,      context.selection, context.map,
           context.story,   context.playhead, context.unattended, context.beside,    context.difference,
-          context.printed, context.pins,     context.errors};
+          context.printed, context.pins,     context.errors,     context.numbers,   context.checkable};
 }
 
 std::string beside_key(const BesideRunPtr& beside) {

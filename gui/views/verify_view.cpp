@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "core/counted.h"
+#include "gui/cell_paint.h"
+#include "gui/context_menu.h"
 #include "gui/controls.h"
 #include "gui/export/tables.h"
 #include "gui/file_list.h"
@@ -139,9 +141,7 @@ class VerifyView final : public View {
   static float draw_verdict(const ViewContext& context, const VerifyList& list, Area area) {
     const float line = kVerdictLine * context.scale;
     const bool off = list.of_filter[0] > 0 || !list.errors->findings->problem.empty();
-    const Color tone = !off                 ? context.theme.text
-                       : context.theme.dark ? context.theme.cell(kClipped)
-                                            : context.theme.cell(kNan);
+    const Color tone = off ? context.theme.ink(context.theme.dark ? kClipped : kNan) : context.theme.text;
     const int most = area.height < kDetailsBelowFrom * context.scale ? 1 : 2;  // of lines
     float y = area.y;
     for (std::size_t i = 0; i < list.verdict.size(); ++i) {
@@ -347,12 +347,13 @@ class VerifyView final : public View {
     const bool clicked = ImGui::InvisibleButton("output", {area.width, area.height});
     ImGui::PopID();
     const bool pointed = ImGui::IsItemHovered();
+    const bool asked = asked_for_menu();
     const bool chosen = list.chosen == index;
     if (chosen || pointed) fill(area, chosen ? theme.raised : theme.raised.alpha(140), 4 * scale);
     if (chosen) fill({area.x, area.y, 3 * scale, area.height}, theme.accent, 1.5F * scale);
     const float swatch = 9 * scale;
     const Area square{area.x + 6 * scale, area.y + (area.height - swatch) / 2, swatch, swatch};
-    fill(square, error_theme(theme).cell(row.cell), 2 * scale);
+    fill_cell(error_theme(theme), context.fonts, square, row.cell, 2 * scale);
     if (row.unexplained) outline(square.inset(-2 * scale), theme.text, scale, 3 * scale);
     const auto cell = [&](const Area& column, const ImFont* font, Color color, const std::string& words, float align) {
       if (column.width <= 0 || words.empty()) return;
@@ -364,7 +365,12 @@ class VerifyView final : public View {
     cell(columns.beyond, context.fonts.mono_small, theme.text, row.beyond, 1);
     cell(columns.because, context.fonts.small, theme.muted, printable(row.because), 0);
     if (pointed) actions.hint(printable(row.because.empty() ? row.place : row.because));
-    if (!clicked || list.order.which == VerifyFilter::not_checked) return;
+    if (list.order.which == VerifyFilter::not_checked) return;
+    if (const auto& place = list.errors->places[row.index]; asked && place) {
+      actions.menu(
+          {*place, row.furthest, {}, fmt::format("{},{},{},{}", row.place, row.furthest, row.beyond, row.because)});
+    }
+    if (!clicked) return;
     if (const auto& place = list.errors->places[row.index]) {
       followed_ = index;
       actions.choose(*place);

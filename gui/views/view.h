@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "gui/export/table.h"
+#include "gui/menu_items.h"
 #include "gui/paint.h"
 #include "gui/pins.h"
+#include "gui/preferences.h"
 #include "gui/prepare/beside.h"
 #include "gui/prepare/error_map.h"
 #include "gui/prepare/run_difference.h"
@@ -41,6 +43,7 @@ struct ViewContext {
   bool printed = false;                             ///< for a page: nothing looks as if it could be pressed
   const Pins* pins = nullptr;                       ///< null where nothing can be pinned
   std::shared_ptr<const ErrorMap> errors = {};      ///< from the model beside; null until some are known
+  NumberStyle numbers = {};                         ///< how values are written
   bool checkable = false;                           ///< it is a dump, which a model can be checked against
 };
 
@@ -56,6 +59,10 @@ struct ViewActions {
   std::function<void(std::size_t, std::string)> note = [](std::size_t, const std::string&) {};
   /// Checks the dump against this checkpoint; without a path, lets the user choose one.
   std::function<void(std::filesystem::path)> check_model = [](const auto&) {};
+  /// Selects an op of RunMap::ops as scrubbing does: without a stop in the history.
+  std::function<void(std::size_t)> seek = [](std::size_t) {};
+  /// Opens a context menu at the pointer.
+  std::function<void(MenuTarget)> menu = [](const MenuTarget&) {};
 };
 
 /// What a view needs from the store's thread. An equal key is an equal answer: it is asked for once.
@@ -78,6 +85,10 @@ class View {
   /// The next element of what is shown that is NaN, infinite or clipped, or the one before; nothing where there is
   /// none.
   virtual std::optional<Selection> next_bad(const Selection&, bool /*forward*/) const { return std::nullopt; }
+  /// Shows what the words of a query find, where the view has a field for one.
+  virtual void filter(const std::string& /*query*/) {}
+  /// Zooms to the token of a place, where the view has tokens.
+  virtual void zoom_to_token(const Place&) {}
   /// What is shown, as a table; nothing for what is none. `prepared`: the newest answer, which is not null.
   virtual std::optional<TableMaker> table(const PreparedPtr&) const { return std::nullopt; }
   /// Each frame, on the window's thread: cheap. Nothing while there is nothing to ask for.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/counted.h"
+#include "gui/context_menu.h"
 #include "gui/controls.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
@@ -121,6 +122,7 @@ class Sheet {
     const auto title = [&](Area column, std::string_view words, float align) {
       const Area box{column.x, y_, column.width, px(kKnobLine)};
       label(context_.fonts.small, box, context_.theme.muted, words, align);
+      explain(context_, box, std::string(words), number_meaning(words));
     };
     title(columns_.change, "change", 0);
     title(columns_.chain, "links", 0);
@@ -200,6 +202,7 @@ class Sheet {
     }
     ImGui::SetCursorScreenPos(box.min());
     if (ImGui::InvisibleButton(id.c_str(), {box.width, box.height})) clicked_ = id;
+    if (asked_for_menu()) actions_.menu({{}, id, {}, {}, row.settings});
     const bool hovered = ImGui::IsItemHovered();
     if (hovered) {
       ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
@@ -265,7 +268,7 @@ class Sheet {
     const Area& column = columns_.requests;
     if (row.answers.size() > kMostBoxes) {
       label(context_.fonts.small, {column.x, top, column.width, px(kKnobLine)},
-            row.faulty > 0 ? theme.cell(kNan) : theme.muted, fmt::format("{} of {}", row.faulty, row.answers.size()));
+            row.faulty > 0 ? theme.ink(kNan) : theme.muted, fmt::format("{} of {}", row.faulty, row.answers.size()));
       return;
     }
     for (std::size_t i = 0; i < row.answers.size(); ++i) {
@@ -306,7 +309,7 @@ class Sheet {
     if (!request || *request >= row.answers.size()) return;
     const WhatIfAnswer& answer = row.answers[*request];
     label(context_.fonts.small, {columns_.answer.x, top, columns_.answer.width - taken, px(kKnobLine)},
-          answer.faulty ? context_.theme.cell(kNan) : context_.theme.text, in_quotes(answer.text));
+          answer.faulty ? context_.theme.ink(kNan) : context_.theme.text, in_quotes(answer.text));
   }
 
   /// What the requests answer now; muted where it is what they answered.
@@ -320,7 +323,7 @@ class Sheet {
       const bool same = i < before.size() && before[i].text == row.answers[i].text;
       label(context_.fonts.mono_small, {left, y_, px(24), px(17)}, theme.muted, std::to_string(i));
       label(context_.fonts.small, {left + px(24), y_, width - px(24), px(17)},
-            row.answers[i].faulty ? theme.cell(kNan) : (same ? theme.muted : theme.text),
+            row.answers[i].faulty ? theme.ink(kNan) : (same ? theme.muted : theme.text),
             fmt::format("{}{}", in_quotes(row.answers[i].text), same ? "   as before" : ""));
       y_ += px(17);
     }
@@ -426,7 +429,7 @@ class WhatIfView final : public View {
       if (button(look, "run", run, box, true)) start(plan);
       label(context.fonts.small,
             {box.right() + look.px(16), box.y, inner.right() - box.right() - look.px(16), box.height},
-            context.theme.cell(kNan), printable(error_));
+            context.theme.ink(kNan), printable(error_));
     }
     y += look.px(56);
     fill({area.x, y, area.width, look.px(1)}, context.theme.line);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/counted.h"
+#include "gui/context_menu.h"
 #include "gui/export/tables.h"
 #include "gui/marks.h"
 #include "gui/prepare/why_story.h"
@@ -42,7 +43,7 @@ class Walk {
     y_ += px(12);
     const std::string hops = counted(story.hops.size(), "hop");
     const float hops_width = text_size(context_.fonts.small, hops).x + px(2);
-    const Color ink = story.hops.front().bad ? theme.cell(kNan) : theme.accent;
+    const Color ink = story.hops.front().bad ? theme.ink(kNan) : theme.accent;
     label(context_.fonts.small, {left(), y_, width(), px(20)}, theme.muted, hops, 1);
     const float room = width() - hops_width - px(10);
     for (const std::string& words : wrap(context_.fonts.title, story.question, room, 3)) {
@@ -147,6 +148,7 @@ class Walk {
       clicked_ = index;
       actions_.choose(*hop.target);
     }
+    if (asked_for_menu()) actions_.menu({*hop.target, hop.value, hop.bits});
     if (!ImGui::IsItemHovered()) return false;
     ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
     actions_.hint("go to " + to_string(hop.target->place));
@@ -214,7 +216,7 @@ class Walk {
     if (hop.value.empty()) return 0;
     const Theme& theme = context_.theme;
     float right = line_right();
-    const Color ink = hop.bad ? theme.cell(kNan) : theme.text;
+    const Color ink = hop.bad ? theme.ink(kNan) : theme.text;
     const float value = text_size(context_.fonts.mono, hop.value).x + 1;
     const bool bits = wide_ || px(kBitsWide + 8) + value <= room;
     if (bits) {
@@ -248,7 +250,7 @@ class WhyView final : public View {
 
   std::optional<ViewRequest> prepare(const ViewContext& context, Area) override {
     if (!shown_ || !shown_->find(context.selection)) start_ = context.selection;
-    return ViewRequest{to_string(start_.place),
+    return ViewRequest{fmt::format("{} {}", to_string(start_.place), start_.call),
                        [start = start_](RunFacts& facts) { return prepare_why(facts, start); }};
   }
 

@@ -29,6 +29,8 @@ struct Sample {
   bool recording = true;
   bool checked = false;  ///< a dump beside its model
   std::string scenario = "kv-scale-lock";
+  std::string palette = "usual";
+  std::string steps = {};  ///< of a script before the picture
 };
 
 void PrintTo(const Sample& sample, std::ostream* out) { *out << sample.name; }
@@ -48,6 +50,14 @@ std::vector<Sample> samples() {
   all.push_back({"window-checked", "", "light", {1200, 760}, false, true});
   all.push_back({"causality-leaks", "causality", "dark", {1000, 560}, true, false, "leaky-mxfp4-values"});
   all.push_back({"causality-leaks-light", "causality", "light", {1000, 560}, true, false, "leaky-mxfp4-values"});
+  for (const char* palette : {"protan", "deutan", "tritan"}) {
+    all.push_back({std::string("front-") + palette, "front"});
+    all.back().palette = palette;
+  }
+  all.push_back({"menu", "", "dark", {1000, 640}});
+  all.back().steps = "click right cell 2/0/1/inner_norm[7]";
+  all.push_back({"settings", "", "light", {1000, 640}});
+  all.back().steps = "key CTRL+PLUS\nwait settled\nkey CTRL+COMMA";
   all.push_back({"start", "", "dark", {1000, 640}, false});
   return all;
 }
@@ -76,8 +86,14 @@ class References : public ::testing::TestWithParam<Sample> {
     }
     const std::string view = sample.view.empty() ? "" : " --view " + sample.view;
     const std::string target = sample.recording ? "run.nanscope" : sample.checked ? kCheckedDump : "";
-    const Output output = program_.run(fmt::format("gui {} --screenshot picture.png --size {}x{} --theme {}{}", target,
-                                                   sample.size.width, sample.size.height, sample.theme, view));
+    std::string how = "--screenshot picture.png";
+    if (!sample.steps.empty()) {
+      std::ofstream(program_.folder() / "steps.txt") << "wait settled\n" << sample.steps << "\npicture picture.png\n";
+      how = "--script steps.txt --force";
+    }
+    const Output output =
+        program_.run(fmt::format("gui {} {} --size {}x{} --theme {} --palette {}{}", target, how, sample.size.width,
+                                 sample.size.height, sample.theme, sample.palette, view));
     EXPECT_EQ(output.code, 0) << output.err;
     return read_png(program_.folder() / "picture.png");
   }

@@ -21,7 +21,8 @@ SavedLayout read_text(const std::string& text) {
 TEST(LayoutFile, GivesBackWhatWasLeft) {
   const TemporaryFolder folder;
   const fs::path file = folder / "state/nanscope/layout";
-  const SavedLayout left{{0.2F, 0.3F, 0.123456789F}, "scales", "light", {1234, 777}};
+  const SavedLayout left{{0.2F, 0.3F, 0.123456789F}, "scales", "light", {1234, 777}, Vision::deutan, 130,
+                         {9, Notation::bits}};
   write_layout(file, left);
   EXPECT_EQ(read_layout(file), left);
   SavedLayout first = left;
@@ -43,7 +44,9 @@ TEST(LayoutFile, ABrokenOneIsAsNone) {
   EXPECT_EQ(read_layout("/"), none);
   EXPECT_EQ(read_text(""), none);
   EXPECT_EQ(read_text(std::string(100'000, '\0')), none);
-  EXPECT_EQ(read_text("left\nleft nan\nright -3\nupper 1e9\ntheme pink\nsize 3x4\ntab nowhere\nleft 0.3x\n"), none);
+  EXPECT_EQ(read_text("left\nleft nan\nright -3\nupper 1e9\ntheme pink\nsize 3x4\npalette pink\nzoom 5\nzoom "
+                      "1e2\ndigits 40\nnotation roman\ntab nowhere\nleft 0.3x\n"),
+            none);
 }
 
 TEST(LayoutFile, WhatMakesSenseInABrokenOneIsKept) {

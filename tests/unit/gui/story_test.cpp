@@ -179,7 +179,7 @@ TEST(Story, AnInterruptedRecordingIsNotCalledClean) {
   const Story story = make_story(diagnosis);
   EXPECT_THAT(story.headline, HasSubstr("the recording ended before the run did"));
   ASSERT_GE(story.coverage.size(), 1U);
-  EXPECT_THAT(story.coverage, testing::Contains("The recording ends at 2/0/1/norm, after 10 of 40 ops"));
+  EXPECT_THAT(story.coverage, ::testing::Contains("The recording ends at 2/0/1/norm, after 10 of 40 ops"));
 }
 
 }  // namespace
