@@ -34,31 +34,30 @@ std::string text_of(std::int64_t number) { return std::to_string(number); }
 
 struct Job {
   std::unique_ptr<scenarios::DividedScan> scan;
-  std::vector<scenarios::ScanShare> shares;  ///< the most expensive first
+  std::vector<const scenarios::ScanShare*> shares;  ///< the most expensive first
 
   static Result<Job> open(const RankArguments& arguments, const Interrupt& interrupt, int ranks) {
     scenarios::OpenRunOptions opening;
     opening.stop = interrupt.token();
     opening.follow_links = arguments.follow_links;
     opening.model = arguments.model;
-    auto scan = scenarios::DividedScan::open(arguments.target, opening);
+    auto scan = scenarios::DividedScan::open(arguments.target, opening,
+                                             {.parts = kPiecesPerRank * ranks, .recompute = arguments.recompute});
     if (!scan) return tl::unexpected(scan.error());
     Job job{std::move(*scan), {}};
-    job.shares = job.scan->shares(kPiecesPerRank * ranks);
-    std::erase_if(job.shares, [](const auto& share) { return share.cost == 0; });
-    std::stable_sort(job.shares.begin(), job.shares.end(),
-                     [](const auto& a, const auto& b) { return a.cost > b.cost; });
-    if (!arguments.recompute) {
-      for (auto& share : job.shares) share.outputs.clear();
+    for (const scenarios::ScanShare& share : job.scan->shares()) {
+      if (!share.empty()) job.shares.push_back(&share);
     }
+    std::stable_sort(job.shares.begin(), job.shares.end(),
+                     [](const auto* a, const auto* b) { return a->cost > b->cost; });
     return job;
   }
 
   /// Records of the facts of a share.
   Result<std::string> work(std::size_t index, const DumpFacts& known, const Interrupt& interrupt) {
     std::string records;
-    const Status worked =
-        scan->work(shares[index], known, [&](const std::string& record) { records += facts_records::framed(record); },
+    const auto worked =
+        scan->work(*shares[index], known, [&](const std::string& record) { records += facts_records::framed(record); },
                    interrupt.token(), {});
     if (!worked) return tl::unexpected(worked.error());
     return records;
@@ -106,7 +105,7 @@ class Leader {
         facts_(std::move(facts)),
         file_(std::move(file)),
         interrupt_(interrupt) {
-    for (std::size_t i = 0; i < job_.shares.size(); ++i) total_ += job_.shares[i].cost;
+    for (std::size_t i = 0; i < job_.shares.size(); ++i) total_ += job_.shares[i]->cost;
   }
 
   Status run(bool progress) {
@@ -132,9 +131,9 @@ class Leader {
     if (progress)
       complain(fmt::format("{} ranks, {:.1f} s: {:.1f} MiB of tensors, {:.1f} KiB of facts sent", ranks_.size(),
                            std::chrono::duration<double>(Clock::now() - start).count(),
-                           static_cast<double>(job_.scan->counts().bytes) / 0x1p20,
-                           static_cast<double>(sent_) / 0x1p10));
-    if (status && file_) file_->add(facts_records::part(1, {job_.scan->counts().tensors, failed_ == 0}));
+                           static_cast<double>(job_.scan->bytes()) / 0x1p20, static_cast<double>(sent_) / 0x1p10));
+    if (status && file_)
+      file_->add(facts_records::part(1, {static_cast<std::int64_t>(facts_.tensors()), failed_ == 0}));
     if (status && file_ && !file_->status()) return file_->status();
     return status;
   }
@@ -171,7 +170,7 @@ class Leader {
     }
     for (auto& [index, records] : taken) {
       if (Status kept = records ? keep(*records) : give_up(0, records.error().message); !kept) return kept;
-      done_ += job_.shares[index].cost;
+      done_ += job_.shares[index]->cost;
     }
     return {};
   }
@@ -201,7 +200,7 @@ class Leader {
       useful = false;
     }
     const auto index = useful ? next() : std::nullopt;
-    if (index) done_ += job_.shares[*index].cost;
+    if (index) done_ += job_.shares[*index]->cost;
     working -= index ? 0 : 1;
     return ranks_.send(message.from, kWork, text_of(index ? static_cast<std::int64_t>(*index) : -1));
   }
@@ -234,7 +233,7 @@ Result<DumpFacts> lead(Ranks& ranks, const RankArguments& arguments, const Inter
     auto opened = FactsFile::open(arguments.facts, origin, 1, facts);
     if (!opened) return tl::unexpected(opened.error());
     file.emplace(std::move(*opened));
-    if (facts.parts().empty()) file->add(facts_records::part(1, {job->scan->counts().tensors, false}));
+    if (facts.parts().empty()) file->add(facts_records::part(1, {0, false}));
     if (facts.origin() != origin) facts = DumpFacts(origin);
   }
   Leader leader(ranks, std::move(*job), std::move(facts), std::move(file), interrupt);

@@ -64,39 +64,39 @@ int scan_dump(const ScanArguments& arguments, const Interrupt& interrupt) {
   opening.stop = interrupt.token();
   opening.follow_links = arguments.follow_links;
   opening.model = arguments.model;
-  auto opened = scenarios::DividedScan::open(arguments.target, opening);
+  auto opened = scenarios::DividedScan::open(arguments.target, opening, {.parts = part->second});
   if (!opened) return failed(opened.error(), interrupt);
   scenarios::DividedScan& scan = **opened;
-  for (const RunNote& one : scan.run().unread()) complain("not read: " + one.text);
-  const scenarios::ScanShare share = std::move(scan.shares(part->second)[static_cast<std::size_t>(part->first - 1)]);
+  const auto unread = [](const RunNote& one) { complain("not read: " + one.text); };
+  const scenarios::ScanShare& share = scan.shares()[static_cast<std::size_t>(part->first - 1)];
   const FactsOrigin origin{facts_maker(), scan.dump_key(), part->second};
   DumpFacts known;
   auto file = FactsFile::open(arguments.output, origin, part->first, known);
   if (!file) return complain(file.error().message);
-  FactsPart state{static_cast<std::int64_t>(share.tensors.size()), false};
+  FactsPart state{0, false};
   if (known.parts().empty()) file->add(facts_records::part(part->first, state));
   std::size_t added = 0;
   const auto sink = [&](const std::string& record) {
     file->add(record);
     ++added;
   };
-  Status worked = [&] {
+  const auto worked = [&] {
     ProgressLine line("MiB of work", arguments.progress);
-    return scan.work(share, known, sink, interrupt.token(),
-                     [&line](std::int64_t done, std::int64_t total) { line.show(done >> 20, total >> 20, ""); });
+    return scan.work(
+        share, known, sink, interrupt.token(),
+        [&line](std::int64_t done, std::int64_t total) { line.show(done >> 20, total >> 20, ""); }, unread);
   }();
   if (!file->status()) return complain(file->status().error().message);
   if (!worked) {
     if (interrupt.requested()) complain(fmt::format("stopped: the same command continues from here"));
     return interrupt.requested() ? interrupt.code() : complain(worked.error().message);
   }
-  state.complete = true;
+  state = {worked->tensors, true};
   const auto before = known.parts().find(part->first);
   if (before == known.parts().end() || !before->second.complete) file->add(facts_records::part(part->first, state));
   if (!file->status()) return complain(file->status().error().message);
   print(fmt::format("{}: part {} of {}, {} scanned, {} recomputed{}\n", arguments.output, part->first, part->second,
-                    counted(state.tensors, "tensor"),
-                    counted(static_cast<std::int64_t>(share.outputs.size()), "output"),
+                    counted(state.tensors, "tensor"), counted(worked->outputs, "output"),
                     added == 0 ? "; all of it was there already" : ""));
   return kClean;
 }

@@ -13,7 +13,7 @@
 #include "instrument/recompute/kernel_arithmetic.h"
 #include "instrument/verify/model_forms.h"
 #include "instrument/verify/tables.h"
-#include "scenarios/divided_scan.h"
+#include "scenarios/open_scan.h"
 
 namespace nanscope::scenarios {
 

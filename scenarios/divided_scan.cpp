@@ -1,210 +1,185 @@
 #include "scenarios/divided_scan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <map>
+#include <functional>
 #include <queue>
-#include <set>
-
-#include "instrument/facts/facts_file.h"
-#include "instrument/recompute/kernel_arithmetic.h"
-#include "scenarios/analysis.h"
+#include <utility>
 
 namespace nanscope::scenarios {
 namespace {
 
-/// Bytes of tensors of one file that are scanned by one process.
-constexpr std::int64_t kPieceBytes = std::int64_t{64} << 20;
-/// What else a tensor takes, in bytes that could be read meanwhile: it is looked up, its fact is kept.
-constexpr std::int64_t kEachTensor = 4096;
-/// A multiplication of a product takes as long as reading these, as docs/scale.md measures it.
-constexpr std::int64_t kBytesPerProduct = 2;
+/// A division by passes is even if no share is larger than the mean by more than one part in so many. A division by
+/// tensors, which opens all files, is then not worth its time.
+constexpr std::int64_t kEven = 10;
 
-std::int64_t bytes_of(const DumpTensor& tensor) {
-  return static_cast<std::int64_t>(tensor.dtype->bytes(static_cast<std::uint64_t>(tensor.count())));
+void add_files(FactKeyMaker& maker, const DumpListing& listing) {
+  for (const DumpFile& file : listing.files) {
+    if (is_text_file(file)) continue;
+    maker.add(file.shown).add(static_cast<std::int64_t>(file.state.size));
+    maker.add(file.state.modified_s).add(file.state.modified_ns);
+  }
 }
 
-std::int64_t cost_of(RunView& run, const Op& op, const Tensor& out) {
-  const Tensor* weight = run.input(op, "weight");
-  const std::int64_t each = weight == nullptr ? 1 : std::min(weight->tokens, weight->channels);
-  return kBytesPerProduct * std::min(out.count() * std::max<std::int64_t>(1, each), Recomputer::kOpCost);
+/// The numbers of the costs of each share.
+std::vector<std::vector<std::size_t>> deal(const std::vector<std::int64_t>& costs, std::int64_t parts) {
+  std::vector<std::size_t> order(costs.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
+  std::vector<std::vector<std::size_t>> dealt(static_cast<std::size_t>(parts));
+  using Load = std::pair<std::int64_t, std::size_t>;
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> least;
+  for (std::size_t i = 0; i < dealt.size(); ++i) least.emplace(0, i);
+  for (const std::size_t i : order) {
+    auto [load, index] = least.top();
+    least.pop();
+    dealt[index].push_back(i);
+    least.emplace(load + costs[i], index);
+  }
+  // In the order of the dump, as files lie.
+  for (std::vector<std::size_t>& share : dealt) std::sort(share.begin(), share.end());
+  return dealt;
+}
+
+std::set<std::string> names_of(const DumpListing& listing, const std::vector<const PassFiles*>& passes) {
+  std::set<std::string> names;
+  for (const PassFiles* pass : passes) {
+    for (const std::size_t i : pass->files) names.insert(listing.files[i].shown);
+  }
+  return names;
 }
 
 }  // namespace
 
-std::optional<FactKey> FactJudgements::identity(const Tensor& tensor) {
-  DumpRun* run = run_.dump_run();
-  const DumpTensor* dumped = run != nullptr ? run->dumped(tensor.id) : nullptr;
-  if (dumped == nullptr || run_.dump() == nullptr) return std::nullopt;
-  const Layout layout = run->layout_of(tensor.id);
-  // A part of a fused projection does not say which one it is.
-  if (!layout.plain() || layout.channels() != tensor.channels || layout.offset != 0) return std::nullopt;
-  const std::optional<FactKey> stored = run_.dump()->identity_of(*dumped);
-  if (!stored) return std::nullopt;
-  return FactKeyMaker("matrix").add(*stored).add(name(tensor.format)).add(tensor.tokens).add(tensor.channels).key();
-}
-
-DividedScan::~DividedScan() = default;
-
-Result<std::unique_ptr<DividedScan>> DividedScan::open(const std::filesystem::path& path, OpenRunOptions options) {
-  options.scan = false;
-  const bool sums = options.sums;
-  Result<std::unique_ptr<OpenRun>> run = OpenRun::open(path, options);
-  if (!run) return tl::unexpected(run.error());
-  if ((*run)->dump() == nullptr)
-    return fail(path.string() + ": it is a recording, whose health is recorded; a scan is of dumps");
-  std::unique_ptr<DividedScan> made(new DividedScan(std::move(*run)));
-  made->sums_ = sums;
+Result<std::unique_ptr<DividedScan>> DividedScan::open(const std::filesystem::path& path, OpenRunOptions options,
+                                                       const DivideOptions& dividing) {
+  std::unique_ptr<DividedScan> made(new DividedScan());
+  if (!looks_like_recording(path.string())) {
+    auto listing = list_dump(path, options.follow_links);
+    if (!listing) return tl::unexpected(listing.error());
+    FactKeyMaker maker("dump");
+    add_files(maker, *listing);
+    if (!options.model.empty()) {
+      const auto model = list_dump(options.model, true);
+      if (model) add_files(maker, *model);
+    }
+    made->key_ = maker.key();
+    made->listing_ = std::move(*listing);
+  }
+  made->path_ = path;
+  made->files_at_once_ = dividing.files_at_once;
+  made->recompute_ = dividing.recompute;
+  const auto overrides = Overrides::find(path, options.follow_links);
+  const bool plain = overrides && !*overrides && made->listing_.files.size() > dividing.files_at_once;
+  made->options_ = std::move(options);
+  if (plain && made->divide_files(dividing)) return made;
+  OpenRunOptions whole = made->options_;
+  if (!made->listing_.files.empty()) whole.listing = std::move(made->listing_);
+  auto opened = OpenScan::open(path, std::move(whole));
+  if (!opened) return tl::unexpected(opened.error());
+  made->scan_ = std::move(*opened);
+  made->divide_facts(dividing);
   return made;
 }
 
-FactKey DividedScan::dump_key() const {
-  FactKeyMaker maker("dump");
-  for (const DumpFileState& file : run_->dump()->files()) maker.add(file.state);
-  return maker.key();
-}
-
-DividedScan::Counts DividedScan::counts() const {
-  Counts counts;
-  const Dump& dump = run_->dump()->dump();
-  for (const DumpTensor& tensor : dump.tensors) {
-    ++counts.tensors;
-    counts.bytes += static_cast<std::uint64_t>(bytes_of(tensor));
+bool DividedScan::divide_files(const DivideOptions& dividing) {
+  files_ = files_by_pass(listing_);
+  if (!files_ || files_->outside.size() > dividing.files_at_once) return false;
+  std::vector<const PassFiles*> all;
+  for (const auto* some : {&files_->passes, &files_->outside}) {
+    for (const PassFiles& one : *some) all.push_back(&one);
   }
-  return counts;
+  std::vector<std::int64_t> costs;
+  std::int64_t total = 0;
+  for (const PassFiles* one : all) {
+    costs.push_back(static_cast<std::int64_t>(one->bytes) + kEachTensor * static_cast<std::int64_t>(one->files.size()));
+    total += costs.back();
+    bytes_ += one->bytes;
+  }
+  std::int64_t most = 0;
+  for (const std::vector<std::size_t>& dealt : deal(costs, dividing.parts)) {
+    ScanShare& share = shares_.emplace_back();
+    for (const std::size_t i : dealt) share.passes.push_back(all[i]), share.cost += costs[i];
+    most = std::max(most, share.cost);
+  }
+  const std::int64_t mean = total / dividing.parts;
+  if (most <= mean + mean / kEven) return true;
+  shares_.clear();
+  files_.reset();
+  bytes_ = 0;
+  return false;
 }
 
-std::vector<DividedScan::Piece> DividedScan::pieces() {
-  RunView& view = run_->view();
-  const OpenDump& dump = *std::as_const(*run_).dump();
-  const std::vector<DumpTensor>& tensors = dump.dump().tensors;
-  Facts facts(view);
-  KernelArithmetic arithmetic;
-  Recomputer recomputer(facts, arithmetic);
-  std::vector<Piece> made;
-  std::map<TensorId, std::size_t> by_output;
-  for (const Step& step : view.steps()) {
-    for (const Op& op : view.content(step.id).ops) {
-      for (const TensorId id : op.outputs) {
-        const Tensor* out = view.tensor(id);
-        if (out == nullptr || !out->known || out->count() == 0 || !recomputer.judged_alone(op, *out)) continue;
-        by_output[id] = made.size();
-        made.push_back({{}, id, cost_of(view, op, *out)});
-      }
+void DividedScan::divide_facts(const DivideOptions& dividing) {
+  const std::vector<ScanPiece> pieces = scan_->pieces();
+  bytes_ = scan_->bytes();
+  std::vector<std::int64_t> costs;
+  for (const ScanPiece& piece : pieces) costs.push_back(piece.cost);
+  for (const std::vector<std::size_t>& dealt : deal(costs, dividing.parts)) {
+    ScanShare& share = shares_.emplace_back();
+    for (const std::size_t i : dealt) {
+      const ScanPiece& piece = pieces[i];
+      share.piece.tensors.insert(share.piece.tensors.end(), piece.tensors.begin(), piece.tensors.end());
+      if (recompute_) share.piece.outputs.insert(share.piece.outputs.end(), piece.outputs.begin(), piece.outputs.end());
+      share.cost += piece.cost;
     }
+    std::sort(share.piece.tensors.begin(), share.piece.tensors.end());
+    std::sort(share.piece.outputs.begin(), share.piece.outputs.end());
   }
-  // A process that recomputes an output scans it too, as it has its bytes. Others go file by file.
-  std::map<std::size_t, std::vector<std::size_t>> by_file;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!dump.is_scanned(tensors[i]) || !dump.file_of(tensors[i])) continue;
-    const auto output = by_output.find(run_->dump_run()->tensor_of(i));
-    if (output == by_output.end()) {
-      by_file[*dump.file_of(tensors[i])].push_back(i);
-      continue;
-    }
-    made[output->second].tensors.push_back(i);
-    made[output->second].cost += bytes_of(tensors[i]) + kEachTensor;
-  }
-  for (const auto& [file, members] : by_file) {
-    Piece piece;
-    for (const std::size_t i : members) {
-      piece.tensors.push_back(i);
-      piece.cost += bytes_of(tensors[i]) + kEachTensor;
-      if (piece.cost < kPieceBytes && i != members.back()) continue;
-      made.push_back(std::move(piece));
-      piece = {};
-    }
-  }
-  return made;
 }
 
-std::vector<ScanShare> DividedScan::shares(std::int64_t parts) {
-  std::vector<Piece> all = pieces();
-  std::stable_sort(all.begin(), all.end(), [](const Piece& a, const Piece& b) { return a.cost > b.cost; });
-  std::vector<ScanShare> shares(static_cast<std::size_t>(parts));
-  using Load = std::pair<std::int64_t, std::size_t>;
-  std::priority_queue<Load, std::vector<Load>, std::greater<>> least;
-  for (std::size_t i = 0; i < shares.size(); ++i) least.emplace(0, i);
-  for (const Piece& piece : all) {
-    const std::size_t index = least.top().second;
-    least.pop();
-    ScanShare& share = shares[index];
-    share.tensors.insert(share.tensors.end(), piece.tensors.begin(), piece.tensors.end());
-    if (piece.output != 0) share.outputs.push_back(piece.output);
-    share.cost += piece.cost;
-    least.emplace(share.cost, index);
+Result<ScanCounts> DividedScan::work_on(const std::vector<const PassFiles*>& passes, const DumpFacts& known,
+                                        const FactSink& sink, const std::stop_token& stop,
+                                        const std::function<void(std::int64_t)>& more,
+                                        const std::function<void(const RunNote& note)>& unread) const {
+  OpenRunOptions opening = options_;
+  opening.stop = stop;
+  opening.listing = files_->listing_of(listing_, passes);
+  auto scan = OpenScan::open(path_, std::move(opening));
+  if (!scan) return tl::unexpected(scan.error());
+  if (unread) {
+    for (const RunNote& note : (*scan)->run().unread()) unread(note);
   }
-  // In the order of the dump, as files lie.
-  for (ScanShare& share : shares) {
-    std::sort(share.tensors.begin(), share.tensors.end());
-    std::sort(share.outputs.begin(), share.outputs.end());
-  }
-  return shares;
+  ScanPiece piece = (*scan)->piece_of(names_of(listing_, passes));
+  if (!recompute_) piece.outputs.clear();
+  if (Status worked = (*scan)->work(piece, known, sink, stop, more); !worked) return tl::unexpected(worked.error());
+  return ScanCounts{static_cast<std::int64_t>(piece.tensors.size()), static_cast<std::int64_t>(piece.outputs.size()),
+                    (*scan)->bytes()};
 }
 
-Status DividedScan::scan(const ScanShare& share, const DumpFacts& known, const FactSink& sink,
-                         const std::stop_token& stop, const std::function<void(std::int64_t)>& more) {
-  OpenDump& dump = *run_->dump();
-  const std::vector<DumpTensor>& tensors = dump.dump().tensors;
-  std::vector<std::size_t> left;
-  std::set<std::size_t> files;
-  for (const std::size_t i : share.tensors) {
-    files.insert(*dump.file_of(tensors[i]));
-    const auto key = dump.fact_key(tensors[i], sums_);
-    if (key && known.find(*key) == nullptr)
-      left.push_back(i);
-    else
-      more(bytes_of(tensors[i]) + kEachTensor);
-  }
-  for (const std::size_t file : files) {
-    if (!known.has_file(dump.files()[file])) sink(facts_records::file(dump.files()[file]));
-  }
-  OpenDumpOptions options;
-  options.stop = stop;
-  options.sums = sums_;
-  return dump.scan_some(left, options, [&](std::size_t i, const TensorFact& fact) {
-    sink(facts_records::tensor(*dump.fact_key(tensors[i], sums_), fact));
-    more(bytes_of(tensors[i]) + kEachTensor);
-  });
-}
-
-Status DividedScan::recompute(const ScanShare& share, const DumpFacts& known, const FactSink& sink,
-                              const std::stop_token& stop, const std::function<void(std::int64_t)>& more) {
-  RunView& view = run_->view();
-  Facts facts(view);
-  KernelArithmetic arithmetic;
-  FactJudgements judgements(*run_, known);
-  judgements.hears = [&](const FactKey& key, const Recomputed& judged) { sink(facts_records::judgement(key, judged)); };
-  RecomputerOptions options;
-  options.stop = stop;
-  options.model = known_model(*run_);
-  options.judgements = &judgements;
-  Recomputer recomputer(facts, arithmetic, options);
-  for (const TensorId id : share.outputs) {
-    const Tensor* out = view.tensor(id);
-    const Op* op = out != nullptr ? view.maker(*out) : nullptr;
-    if (op == nullptr) continue;
-    // The first that explains everything is the one that a diagnosis chooses.
-    for (const OpForm& form : recomputer.forms_of(*op, *out)) {
-      if (stop.stop_requested()) return fail("stopped");
-      const auto judged = recomputer.judge(*op, *out, form);
-      if (judged && judged->explained == judged->elements) break;
-    }
-    more(cost_of(view, *op, *out));
-  }
-  return stop.stop_requested() ? fail("stopped") : run_->check();
-}
-
-Status DividedScan::work(const ScanShare& share, const DumpFacts& known, const FactSink& sink, std::stop_token stop,
-                         const std::function<void(std::int64_t done, std::int64_t total)>& progress) {
+Result<ScanCounts> DividedScan::work(const ScanShare& share, const DumpFacts& known, const FactSink& sink,
+                                     std::stop_token stop,
+                                     const std::function<void(std::int64_t done, std::int64_t total)>& progress,
+                                     const std::function<void(const RunNote& note)>& unread) const {
   std::int64_t done = 0;
   const auto more = [&](std::int64_t cost) {
     done += cost;
     if (progress) progress(std::min(done, share.cost), share.cost);
   };
-  if (Status scanned = scan(share, known, sink, stop, more); !scanned) return scanned;
-  return recompute(share, known, sink, stop, more);
+  if (!by_files()) {
+    for (const RunNote& note : scan_->run().unread()) {
+      if (unread) unread(note);
+    }
+    if (Status worked = scan_->work(share.piece, known, sink, stop, more); !worked)
+      return tl::unexpected(worked.error());
+    return ScanCounts{static_cast<std::int64_t>(share.piece.tensors.size()),
+                      static_cast<std::int64_t>(share.piece.outputs.size()), bytes_};
+  }
+  ScanCounts counts;
+  std::vector<const PassFiles*> batch;
+  std::size_t files = 0;
+  for (const PassFiles* pass : share.passes) {
+    batch.push_back(pass);
+    files += pass->files.size();
+    if (files < files_at_once_ && pass != share.passes.back()) continue;
+    const auto worked = work_on(batch, known, sink, stop, more, unread);
+    if (!worked) return tl::unexpected(worked.error());
+    counts.tensors += worked->tensors;
+    counts.outputs += worked->outputs;
+    counts.bytes += worked->bytes;
+    batch.clear();
+    files = 0;
+  }
+  return counts;
 }
 
 }  // namespace nanscope::scenarios

@@ -3,85 +3,80 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
 #include <stop_token>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/result.h"
-#include "instrument/facts/dump_facts.h"
-#include "scenarios/open_run.h"
+#include "instrument/dump/pass_files.h"
+#include "scenarios/open_scan.h"
 
 /// The facts of a dump, computed in shares by several processes: docs/scale.md.
 namespace nanscope::scenarios {
 
-/// Recomputed outputs of an open dump that are facts. The run and the facts must outlive it.
-class FactJudgements final : public Judgements {
- public:
-  FactJudgements(OpenRun& run, const DumpFacts& facts) : run_(run), facts_(facts) {}
-  /// Hears of each judgement that was not among the facts.
-  std::function<void(const FactKey& key, const Recomputed& judged)> hears;
-
-  std::optional<FactKey> identity(const Tensor& tensor) override;
-  const Recomputed* find(const FactKey& judgement) const override { return facts_.find_judgement(judgement); }
-  void found(const FactKey& key, const Recomputed& judged) override {
-    if (hears) hears(key, judged);
-  }
-
- private:
-  OpenRun& run_;
-  const DumpFacts& facts_;
-};
-
-/// What one process does. Indices of tensors are those of the dump.
+/// What one process does: facts of a dump that is open, or of files that are to be opened.
 struct ScanShare {
-  std::vector<std::size_t> tensors;
-  std::vector<TensorId> outputs;  ///< to be recomputed
-  std::int64_t cost = 0;          ///< in bytes to be read, and what takes as long
+  ScanPiece piece;
+  std::vector<const PassFiles*> passes;
+  std::int64_t cost = 0;
+
+  bool empty() const { return cost == 0; }
 };
 
-/// Receives facts, as records of facts_records.
-using FactSink = std::function<void(const std::string& record)>;
+/// What was done for a share.
+struct ScanCounts {
+  std::int64_t tensors = 0;
+  std::int64_t outputs = 0;
+  std::uint64_t bytes = 0;  ///< of all tensors of the files that were opened for it
+};
+
+struct DivideOptions {
+  std::int64_t parts = 1;
+  bool recompute = true;
+  /// A dump of more files is divided by its passes where that is even, without a file being opened. So many are opened
+  /// at a time then.
+  std::size_t files_at_once = 256;
+};
 
 class DividedScan {
  public:
-  struct Counts {
-    std::int64_t tensors = 0;
-    std::int64_t outputs = 0;
-    std::uint64_t bytes = 0;  ///< of the tensors
-    std::int64_t cost = 0;
-  };
-
-  /// Opens a dump and reads no elements but those that say what it is. Errors: those of OpenRun::open(); a recording.
-  static Result<std::unique_ptr<DividedScan>> open(const std::filesystem::path& path, OpenRunOptions options);
-  ~DividedScan();
+  /// Lists a dump and divides the work by its cost, the most expensive first, each piece to who has the least: alike in
+  /// each process. Errors: those of OpenRun::open(); a recording.
+  static Result<std::unique_ptr<DividedScan>> open(const std::filesystem::path& path, OpenRunOptions options,
+                                                   const DivideOptions& dividing);
 
   /// The dump's files, for parts of one scan to find each other by.
-  FactKey dump_key() const;
-  const OpenRun& run() const { return *run_; }
-  Counts counts() const;
-  /// Divides the work by its cost, the most expensive first, each piece to who has the least: alike in each process.
-  std::vector<ScanShare> shares(std::int64_t parts);
-  /// Does what of a share is not among `known`. `progress`: cost done, and in all. Errors: a file was written to;
-  /// stopped.
-  Status work(const ScanShare& share, const DumpFacts& known, const FactSink& sink, std::stop_token stop,
-              const std::function<void(std::int64_t done, std::int64_t total)>& progress);
+  const FactKey& dump_key() const { return key_; }
+  const std::vector<ScanShare>& shares() const { return shares_; }
+  /// Of the tensors, or of their files.
+  std::uint64_t bytes() const { return bytes_; }
+  /// Whether no file was opened to divide it.
+  bool by_files() const { return scan_ == nullptr; }
+  /// Does what of a share is not among `known`. `progress`: cost done, and in all. `unread` hears of what could not be
+  /// read. Errors: a file was written to; stopped.
+  Result<ScanCounts> work(const ScanShare& share, const DumpFacts& known, const FactSink& sink, std::stop_token stop,
+                          const std::function<void(std::int64_t done, std::int64_t total)>& progress,
+                          const std::function<void(const RunNote& note)>& unread = {}) const;
 
  private:
-  struct Piece {
-    std::vector<std::size_t> tensors;
-    TensorId output = 0;
-    std::int64_t cost = 0;
-  };
-  explicit DividedScan(std::unique_ptr<OpenRun> run) : run_(std::move(run)) {}
-  std::vector<Piece> pieces();
-  Status scan(const ScanShare& share, const DumpFacts& known, const FactSink& sink, const std::stop_token& stop,
-              const std::function<void(std::int64_t)>& more);
-  Status recompute(const ScanShare& share, const DumpFacts& known, const FactSink& sink, const std::stop_token& stop,
-                   const std::function<void(std::int64_t)>& more);
+  DividedScan() = default;
+  bool divide_files(const DivideOptions& dividing);
+  void divide_facts(const DivideOptions& dividing);
+  Result<ScanCounts> work_on(const std::vector<const PassFiles*>& passes, const DumpFacts& known, const FactSink& sink,
+                             const std::stop_token& stop, const std::function<void(std::int64_t)>& more,
+                             const std::function<void(const RunNote& note)>& unread) const;
 
-  std::unique_ptr<OpenRun> run_;
-  bool sums_ = false;
+  std::filesystem::path path_;
+  OpenRunOptions options_;
+  DumpListing listing_;
+  FactKey key_;
+  std::optional<FilesByPass> files_;
+  std::unique_ptr<OpenScan> scan_;
+  std::vector<ScanShare> shares_;
+  std::uint64_t bytes_ = 0;
+  std::size_t files_at_once_ = 0;
+  bool recompute_ = true;
 };
 
 }  // namespace nanscope::scenarios

@@ -62,6 +62,7 @@ struct OpenRun::Parts {
     opening.scan = options.scan;
     opening.known = options.facts;
     opening.known_only = options.facts_only;
+    opening.listing = options.listing;
     return opening;
   }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -35,9 +36,10 @@ struct OpenRunOptions {
   /// The folder of a dump's checkpoint: its weights are those of the ops, and its config.json says how they are
   /// computed. Empty: none. A recording has its own.
   std::filesystem::path model = {};
-  bool scan = true;                  ///< false: a dump's tensors have no health
-  const DumpFacts* facts = nullptr;  ///< of a dump, spare reading; must outlive the run
-  bool facts_only = false;           ///< tensors without facts are not looked at
+  bool scan = true;                         ///< false: a dump's tensors have no health
+  const DumpFacts* facts = nullptr;         ///< of a dump, spare reading; must outlive the run
+  bool facts_only = false;                  ///< tensors without facts are not looked at
+  std::optional<DumpListing> listing = {};  ///< of a dump, files to be read: see OpenDumpOptions
 };
 
 /// A file of which Recording::open() is to say what is wrong with it, rather than OpenDump: it has a recording's name,

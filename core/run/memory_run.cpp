@@ -37,6 +37,15 @@ StepId MemoryRun::step_of_tensor(TensorId tensor) {
              : -1;
 }
 
+void MemoryRun::begin(StepId step) {
+  // Vectors that grew are up to twice as large as what they hold, and nothing is added to a step behind its next.
+  if (!contents_.empty()) {
+    contents_.rbegin()->second.ops.shrink_to_fit();
+    contents_.rbegin()->second.tensors.shrink_to_fit();
+  }
+  contents_[step];
+}
+
 Op& MemoryRun::add(Op op) {
   auto& [step, content] = *contents_.rbegin();
   op.id = static_cast<OpId>(op_steps_.size()) + 1;

@@ -28,7 +28,7 @@ class MemoryRun : public RunView {
 
  protected:
   /// Where the next op goes; kBeforeSteps first, then steps ascending.
-  void begin(StepId step) { contents_[step]; }
+  void begin(StepId step);
   Op& add(Op op);
   /// An output of the op that was added last.
   Tensor& add(Tensor tensor);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <system_error>
 
@@ -114,6 +115,14 @@ bool lies_below(const fs::path& path, const fs::path& folder) {
   const fs::path root = fs::canonical(folder.empty() ? fs::path(".") : folder, error);
   const fs::path relative = real.lexically_relative(root);
   return !error && !relative.empty() && *relative.begin() != "..";
+}
+
+bool is_text_file(const DumpFile& file) {
+  constexpr std::array<std::string_view, 14> kTexts = {".json", ".jsonl", ".txt", ".md",    ".log", ".toml", ".py",
+                                                       ".yaml", ".yml",   ".csv", ".jinja", ".sh",  ".cfg",  ".ini"};
+  const std::string extension = file.path.extension().string();
+  return file.filename().starts_with('.') || std::find(kTexts.begin(), kTexts.end(), extension) != kTexts.end() ||
+         file.filename() == "LICENSE";
 }
 
 std::string DumpFile::folder() const { return fs::path(shown).parent_path().generic_string(); }

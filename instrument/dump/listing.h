@@ -19,6 +19,9 @@ struct DumpFile {
   std::string stem() const;      ///< without the last one
 };
 
+/// Files that people and servers put beside tensors.
+bool is_text_file(const DumpFile& file);
+
 /// The files of a dump, in natural order.
 struct DumpListing {
   std::filesystem::path root;
@@ -26,6 +29,7 @@ struct DumpListing {
   /// Links that lead nowhere, out of the dump or to folders, folders that cannot be read or lie too deep, pipes,
   /// sockets and devices: what is not looked at.
   std::vector<RunNote> left_out;
+  bool partial = false;  ///< there are more files than these
 };
 
 /// Regular files at or below `path`. Links to folders are not followed: they may lead back; and those to files out of

@@ -31,15 +31,6 @@ std::string without_extension(std::string name, const ContainerKind& kind) {
 /// Whether a kind of file has its tensors in the order in which they were put into it. safetensors sorts them.
 bool keeps_order(std::string_view kind) { return kind == "pt" || kind == "npz" || kind == "raw"; }
 
-/// Files that people and servers put beside tensors.
-bool is_text_file(const DumpFile& file) {
-  constexpr std::array<std::string_view, 14> kTexts = {".json", ".jsonl", ".txt", ".md",    ".log", ".toml", ".py",
-                                                       ".yaml", ".yml",   ".csv", ".jinja", ".sh",  ".cfg",  ".ini"};
-  const std::string extension = file.path.extension().string();
-  return file.filename().starts_with('.') || std::find(kTexts.begin(), kTexts.end(), extension) != kTexts.end() ||
-         file.filename() == "LICENSE";
-}
-
 /// Codes and scales that a producer without such a dtype stored as bytes: in the flavour that their name says, else in
 /// the usual one; what fits them is looked at when they are diagnosed.
 std::optional<Format> format_of(const DumpTensor& tensor) {
@@ -172,8 +163,7 @@ Status OpenDump::check_parts(const Container& container) const {
   return {};
 }
 
-Status OpenDump::find_files(const fs::path& path, bool follow_links) {
-  Result<DumpListing> listing = list_dump(path, follow_links);
+Status OpenDump::find_files(Result<DumpListing> listing, bool follow_links) {
   if (!listing) return tl::unexpected(listing.error());
   root_ = listing->root;
   follow_links_ = follow_links;
@@ -185,7 +175,8 @@ Status OpenDump::find_files(const fs::path& path, bool follow_links) {
   std::stable_partition(listing->files.begin(), listing->files.end(), [](const DumpFile& file) {
     return file.path.extension() == ".json" || file.path.extension() == ".jsonl";
   });
-  one_file_ = listing->files.size() == 1;
+  partial_ = listing->partial;
+  one_file_ = listing->files.size() == 1 && !partial_;
   std::set<fs::path> parts;
   std::vector<std::string> others;
   for (const DumpFile& file : listing->files) {
@@ -290,7 +281,7 @@ Status OpenDump::sort() {
 }
 
 Status OpenDump::refuse_when_empty() const {
-  if (!dump_.tensors.empty()) return {};
+  if (!dump_.tensors.empty() || partial_) return {};
   if (unread_.size() == 1) return fail(unread_.front().text);
   if (!unread_.empty()) return fail(fmt::format("{} (and {} more like it)", unread_.front().text, unread_.size() - 1));
   // What says most of what it is, before a text of any kind.
@@ -309,7 +300,9 @@ Result<std::unique_ptr<OpenDump>> OpenDump::open(const fs::path& path, const Ope
   Result<std::optional<Overrides>> overrides = Overrides::find(path, options.follow_links);
   if (!overrides) return tl::unexpected(overrides.error());
   dump->overrides_ = std::move(*overrides);
-  if (Status found = dump->find_files(path, options.follow_links); !found) return tl::unexpected(found.error());
+  auto listing = options.listing ? Result<DumpListing>(*options.listing) : list_dump(path, options.follow_links);
+  if (Status found = dump->find_files(std::move(listing), options.follow_links); !found)
+    return tl::unexpected(found.error());
   if (!dump->findings_.sparse.empty()) dump->leave_out_weights();
   if (!options.checkpoint.empty()) {
     if (Status some = dump->refuse_when_empty(); !some) return tl::unexpected(some.error());

@@ -37,6 +37,8 @@ struct OpenDumpOptions {
   /// Facts that spare the scan of their tensors; must outlive opening. Null: there are none.
   const TensorFacts* known = nullptr;
   bool known_only = false;  ///< tensors without facts are not looked at: see OpenDump::not_looked_at()
+  /// Files to be read, where they were listed before; none of them may hold tensors if the listing is partial.
+  std::optional<DumpListing> listing = {};
   /// A checkpoint's folder, whose weights take the place of those that the dump holds: see OpenDump::replaced().
   std::filesystem::path checkpoint = {};
   /// Weights that stand for the checkpoint's of the same names, which stay beside them.
@@ -101,7 +103,7 @@ class OpenDump final : public DumpElements {
   };
 
   OpenDump() = default;
-  Status find_files(const std::filesystem::path& path, bool follow_links);
+  Status find_files(Result<DumpListing> listing, bool follow_links);
   /// False where the file is of no kind that holds tensors.
   Result<bool> open_file(const DumpFile& file, Producer* producer);
   Status open_members(const DumpFile& file);
@@ -151,6 +153,7 @@ class OpenDump final : public DumpElements {
   std::vector<ReplacedWeight> replaced_;
   bool follow_links_ = false;
   bool one_file_ = false;  ///< there is no other to tell an archive's members apart from
+  bool partial_ = false;   ///< of a dump that has more files
   RecentlyRead recent_;
 };
 

@@ -3,10 +3,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,6 +79,36 @@ class DividedScan : public Command {
     }
   }
 
+  /// Steps whose files are more than are opened at a time; the weights lie outside of them.
+  void write_steps(int steps) {
+    fs::remove_all(folder_ / "dump");
+    for (int layer = 0; layer < 8; ++layer) {
+      write_layer("layers/", layer);
+      fs::create_directories(folder_ / "dump");
+      fs::copy(folder_ / name("layers/", layer, "weight"), folder_ / name("dump/", layer, "weight"));
+      for (int step = 0; step < steps; ++step) {
+        const std::string into = "dump/step_" + std::to_string(step) + "/";
+        fs::create_directories(folder_ / into);
+        for (const char* side : {"input", "output"})
+          fs::copy(folder_ / name("layers/", layer, side), folder_ / name(into, layer, side));
+      }
+    }
+  }
+
+  /// Records of tensors and judgements in a file of facts.
+  std::set<std::string> facts_in(const std::string& file) {
+    const std::string bytes = read(file);
+    std::set<std::string> found;
+    for (std::size_t at = 17; at + 24 <= bytes.size();) {
+      std::uint64_t size = 0;
+      std::memcpy(&size, bytes.data() + at, 8);
+      const std::string record = bytes.substr(at + 24, size);
+      if (record.starts_with('T') || record.starts_with('J')) found.insert(record);
+      at += 24 + size;
+    }
+    return found;
+  }
+
   void expect_same_answers(const std::string& facts) {
     for (const char* form : {"", " --format json", " --brief"}) {
       const Output plain = run(std::string("diagnose dump") + form);
@@ -102,6 +134,38 @@ TEST_F(DividedScan, AnswersAreThoseOfOneProcess) {
     expect_same_answers("facts" + number);
   }
   expect_same_answers("p3-2");  // what one part lacks is read
+}
+
+TEST_F(DividedScan, PassesAreDividedWithoutOpeningAllFiles) {
+  write_steps(20);
+  change(name("dump/step_3/", 1, "output"), 5, 1000, false);
+  change(name("dump/step_4/", 2, "input"), 7, std::numeric_limits<float>::quiet_NaN(), false);
+  EXPECT_EQ(run("diagnose dump").code, 1);
+  // 20 steps cannot be divided evenly into 19 parts: they are divided by tensors.
+  for (const int parts : {1, 2, 19}) {
+    scan(parts);
+    const std::string number = std::to_string(parts);
+    const Output merged = run("merge p" + number + "-* -o facts" + number);
+    ASSERT_EQ(merged.code, 0) << merged.err;
+    EXPECT_THAT(merged.out, HasSubstr("328 tensors, 160 recomputed")) << parts;
+    EXPECT_EQ(facts_in("facts" + number), facts_in("facts1")) << parts;
+  }
+  for (const char* facts : {"facts2", "p2-1"}) expect_same_answers(facts);
+}
+
+TEST_F(DividedScan, FilesThatAreNotReadAreSaid) {
+  write_steps(20);
+  write(name("dump/step_7/", 0, "output"), "\x93NUMPY damaged");
+  const Output scanned = run("scan dump --part 1/1 -o part");
+  EXPECT_EQ(scanned.code, 0) << scanned.err;
+  EXPECT_THAT(scanned.err, HasSubstr("step_7"));
+  expect_same_answers("part");
+  for (int layer = 0; layer < 8; ++layer) {
+    for (const char* side : {"input", "output"}) write(name("dump/step_8/", layer, side), "damaged");
+  }
+  EXPECT_EQ(run("scan dump --part 1/20 -o empty").code, 0) << "a share of which no file can be read";
+  for (int part = 1; part <= 20; ++part)
+    EXPECT_EQ(run("scan dump --part " + std::to_string(part) + "/20 -o e" + std::to_string(part)).code, 0) << part;
 }
 
 TEST_F(DividedScan, FactsStandForWhatWasRead) {
