@@ -216,7 +216,7 @@ void Window::draw_pane(Pane& pane, Area area, bool titled) {
                             [this](std::vector<std::string> settings) { beside_.try_settings(std::move(settings)); },
                             [&edited](const Place& place) { edited = [place](Pins& pins) { return pins.add(place); }; },
                             [&edited](std::size_t pin) { edited = [pin](Pins& pins) { return pins.remove(pin); }; },
-                            [&edited](std::size_t pin, std::string note) {
+                            [&edited](std::size_t pin, const std::string& note) {
                               edited = [pin, note](Pins& pins) { return pins.note(pin, note); };
                             },
                             [this](const std::filesystem::path& model) {
