@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/counted.h"
 #include "gui/cell_paint.h"
 #include "gui/context_menu.h"
 #include "gui/marks.h"
