@@ -78,8 +78,12 @@ class PolicyPlot {
       if (!on_plot(one)) continue;
       const ImVec2 at = point(one);
       const bool large = chosen == i;
-      ImGui::GetWindowDrawList()->AddCircleFilled(at, px(large ? kOutcomeDot + 2 : kOutcomeDot), tone(one).packed(),
-                                                  24);
+      const float radius = px(large ? kOutcomeDot + 2 : kOutcomeDot);
+      if (one.not_finite > 0) {
+        draw_sign(context_, {at.x - radius, at.y - radius, 2 * radius, 2 * radius}, kNan);
+      } else {
+        ImGui::GetWindowDrawList()->AddCircleFilled(at, radius, tone(one).packed(), 24);
+      }
       const ImVec2 mouse = ImGui::GetIO().MousePos;
       if (std::hypot(mouse.x - at.x, mouse.y - at.y) < px(kOutcomeDot + 3)) pointed = i;
     }
@@ -117,10 +121,7 @@ class PolicyPlot {
             plot_.bottom() - plot_.height * static_cast<float>(errors_.at(error_of(one)))};
   }
 
-  Color tone(const PolicyResult& one) const {
-    if (one.not_finite > 0) return context_.theme.cell(kNan);
-    return one.on_front ? context_.theme.accent : context_.theme.muted;
-  }
+  Color tone(const PolicyResult& one) const { return one.on_front ? context_.theme.accent : context_.theme.muted; }
 
   void grid() const {
     const Theme& theme = context_.theme;
