@@ -12,6 +12,7 @@
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "instrument/files/near_names.h"
 
@@ -104,9 +105,7 @@ bool locale_is_utf8() {
   if (std::setlocale(LC_CTYPE, "") != nullptr) return std::string_view(nl_langinfo(CODESET)) == "UTF-8";
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* value = std::getenv(name);
-    if (value != nullptr && *value != '\0')
-      return CLI::detail::to_lower(value).find("utf-8") != std::string::npos ||
-             CLI::detail::to_lower(value).find("utf8") != std::string::npos;
+    if (value != nullptr && *value != '\0') return ::strcasestr(value, "utf-8") || ::strcasestr(value, "utf8");
   }
   return false;
 }

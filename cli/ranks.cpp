@@ -46,7 +46,7 @@ struct Ranks::Library {
   }
 };
 
-Ranks::Ranks(std::unique_ptr<Library> library) : library_(std::move(library)) {}
+Ranks::Ranks(std::unique_ptr<Library> library) : mpi_(std::move(library)) {}
 Ranks::Ranks(Ranks&&) noexcept = default;
 Ranks::~Ranks() { leave(); }
 
@@ -67,35 +67,35 @@ Result<Ranks> Ranks::join() {
       !library->find("nanscope_mpi_leave", library->leave))
     return fail(path.string() + ": is of another nanscope");
   Ranks ranks(std::move(library));
-  if (const int error = ranks.library_->join(&ranks.rank_, &ranks.size_); error != 0)
+  if (const int error = ranks.mpi_->join(&ranks.rank_, &ranks.size_); error != 0)
     return fail(fmt::format("{}, and MPI does not start (error {})", started, error));
-  ranks.library_->joined = true;
+  ranks.mpi_->joined = true;
   if (ranks.size_ < 2)
     return fail(started + ", and MPI sees one: start them with the mpirun of the same MPI, or with srun --mpi=pmix");
   return ranks;
 }
 
 Status Ranks::send(int to, int tag, std::string_view bytes) {
-  const int error = library_->send(to, tag, bytes.data(), bytes.size());
+  const int error = mpi_->send(to, tag, bytes.data(), bytes.size());
   return error == 0 ? Status() : fail(fmt::format("rank {} cannot be reached (MPI error {})", to, error));
 }
 
 Result<std::optional<Ranks::Message>> Ranks::look() {
   int found = 0;
   NanscopeMessage message;
-  if (const int error = library_->look(&found, &message); error != 0)
+  if (const int error = mpi_->look(&found, &message); error != 0)
     return fail(fmt::format("messages of other ranks cannot be read (MPI error {})", error));
   if (found == 0) return std::optional<Message>();
   Message taken{message.from, message.tag, std::string(static_cast<std::size_t>(message.size), '\0')};
-  if (const int error = library_->take(&message, taken.bytes.data()); error != 0)
+  if (const int error = mpi_->take(&message, taken.bytes.data()); error != 0)
     return fail(fmt::format("a message of rank {} cannot be read (MPI error {})", message.from, error));
   return std::optional(std::move(taken));
 }
 
 void Ranks::leave() {
-  if (library_ == nullptr || !library_->joined) return;
-  library_->joined = false;
-  library_->leave();
+  if (mpi_ == nullptr || !mpi_->joined) return;
+  mpi_->joined = false;
+  mpi_->leave();
 }
 
 }  // namespace nanscope::cli

@@ -43,7 +43,7 @@ class Ranks {
   struct Library;
   explicit Ranks(std::unique_ptr<Library> library);
 
-  std::unique_ptr<Library> library_;
+  std::unique_ptr<Library> mpi_;
   int rank_ = 0;
   int size_ = 1;
 };
