@@ -33,8 +33,9 @@ struct Geometry {
   bool fused_by_heads = false;  ///< a fused projection has each key head's queries, key and value in turns
   bool attention_gate = false;  ///< behind each head's query its projection has that head's gate
   DeltaGeometry delta = {};
-  bool sine_first = false;  ///< of two tables of angles the first is the sine
-  bool parallel = false;    ///< attention and MLP read the same stream
+  bool sine_first = false;                     ///< of two tables of angles the first is the sine
+  bool parallel = false;                       ///< attention and MLP read the same stream
+  std::optional<double> embedding_scale = {};  ///< what the embedding's rows are multiplied by
 };
 
 /// Element (row, head, channel of the head) lies at offset + row / inner * outer_stride + row % inner * inner_stride +

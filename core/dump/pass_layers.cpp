@@ -39,8 +39,8 @@ void PassBuilder::build_tower(const std::string& name) {
   TensorId x = emit(first, OpKind::embedding, inputs, {"out", find(first, Port::output)});
   if (seen("embed_scaled") && !find("embed_scaled", Port::output).empty())
     x = emit("embed_scaled", OpKind::dumped, {{"x", x, {}}}, {"out", find("embed_scaled", Port::output)});
-  // Gemma's, by the root of the width.
-  if (!seen("embed_scaled") && seen("mlp_post_norm") && seen("attn_norm"))
+  // Gemma's, by the root of the width, where nothing says how it is.
+  if (!seen("embed_scaled") && seen("mlp_post_norm") && seen("attn_norm") && !geometry_[scope_.tower].embedding_scale)
     x = emit("embed_scaled", OpKind::block, {{"x", x, {}}}, {"out"});
   for (const std::string_view more : {"type_embed", "pos_embed"}) {
     const bool unnamed = find(more, Port::output).empty();

@@ -21,6 +21,7 @@ Geometry geometry_of(const ModelSpec& spec) {
   geometry.layers = spec.model.layers;
   geometry.attention_gate = spec.model.attention_gate;
   geometry.parallel = spec.model.parallel;
+  geometry.embedding_scale = spec.model.embedding_scale;
   geometry.delta = {spec.model.delta_key_heads, spec.model.delta_value_heads, spec.model.delta_key_dim,
                     spec.model.delta_value_dim};
   const ModelFamily* family = find_family(spec.model.family);
